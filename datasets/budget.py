@@ -1,0 +1,57 @@
+"""How many labels each client may ask for, in exact arithmetic (FairFAL, arXiv 2603.10341).
+
+Ratios are taken as the decimal numbers that were written, so that 0.1 + 0.05 is 0.15.
+"""
+
+from fractions import Fraction
+
+from datasets.errors import PartitionError
+
+_SMALL = 1000  # rounding to hundreds would distort the budget of fewer images
+
+
+def budget_per_client(label_ratio: float, pool_total: int, clients: int) -> int:
+    """Return the labels a client asks for in each label round.
+
+    It is floor(ratio * N / K) with N, the images of all clients together, rounded to hundreds (half to even);
+    below 1,000 images N is not rounded and the budget is at least 1.
+
+    Raises
+    ------
+    PartitionError
+        If the ratio is outside (0, 1] or so small that the budget is 0.
+    """
+    ratio = _ratio("label-ratio", label_ratio)
+    if pool_total < _SMALL:
+        return max(1, int(ratio * pool_total / clients))
+    hundreds = round(Fraction(pool_total, 100))
+    budget = int(ratio * hundreds * 100 / clients)
+    if budget == 0:
+        raise PartitionError(
+            f"label-ratio {label_ratio} of {pool_total} images gives less than one label to each of "
+            f"{clients} clients; raise label-ratio to {clients / (hundreds * 100):.2g} or more."
+        )
+    return budget
+
+
+def label_rounds(label_ratio: float, last: float) -> int:
+    """Return the number of label rounds t = 1, 2, ... with t * label_ratio <= last.
+
+    Raises
+    ------
+    PartitionError
+        If a ratio is outside (0, 1], or the last one is below the first.
+    """
+    ratio, end = _ratio("label-ratio", label_ratio), _ratio("last-label-ratio", last)
+    if end < ratio:
+        raise PartitionError(
+            f"last-label-ratio {last} is below label-ratio {label_ratio}: no label round fits."
+        )
+    return int(end / ratio)
+
+
+def _ratio(key: str, value: float) -> Fraction:
+    """Return the decimal number that ``value`` prints as."""
+    if not 0 < value <= 1:
+        raise PartitionError(f"{key} is {value}; it must be above 0 and at most 1.")
+    return Fraction(str(value))

@@ -1,0 +1,17 @@
+"""Errors that a user of the data can cause; every message says what was found and what to do about it."""
+
+
+class DataError(Exception):
+    """Base of the errors of this package."""
+
+
+class DatasetNotFoundError(DataError):
+    """There is no data set of that name, or its files lie in none of the places that were searched."""
+
+
+class DatasetFormatError(DataError):
+    """A file of a data set is damaged or holds something else than its name says."""
+
+
+class PartitionError(DataError):
+    """The training data cannot be thinned out, dealt to the clients or labelled as the settings ask."""

@@ -1,0 +1,111 @@
+"""The data of a federated run: one data set in memory, and the ids that each client holds."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from datasets.base import DataCard, ImageSplit
+from datasets.long_tail import long_tail_ids
+from datasets.partition import partition, partition_test
+from datasets.registry import load_dataset
+
+_RARE_PERCENT = 10
+
+
+@dataclass(frozen=True)
+class DataSpec:
+    """Everything that decides a run's data; equal specs give equal data in every process."""
+
+    name: str
+    root: str
+    """Folder of the data set; "" looks in the standard places."""
+    clients: int
+    partition: str
+    alpha: float
+    """Concentration of the Dirichlet partition; above 0."""
+    long_tail: str
+    imbalance: float
+    """Images of the most frequent label over images of the rarest; at least 1."""
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class FederatedData:
+    """A data set dealt to clients. It is shared by all users in a process, so nothing in it is written to.
+
+    Attributes
+    ----------
+    train, test
+        The whole splits; ids below point into them, and no image is copied for a client.
+    train_ids
+        The training images of this run, (N,), after the long tail. Every view of the data uses these ids.
+    pools
+        Per client the ids of its training images, (N_k,), in pool order.
+    test_pools
+        Per client the ids of its test images.
+    rare_labels
+        The labels with the least training images, see :func:`rare_labels`.
+    """
+
+    card: DataCard
+    train: ImageSplit
+    test: ImageSplit
+    train_ids: npt.NDArray[np.int64]
+    pools: tuple[npt.NDArray[np.int64], ...]
+    test_pools: tuple[npt.NDArray[np.int64], ...]
+    rare_labels: tuple[int, ...]
+
+    @property
+    def num_classes(self) -> int:
+        """Return the number of classes."""
+        return len(self.card.class_names)
+
+    def class_counts(self, client: int) -> npt.NDArray[np.int64]:
+        """Return how many training images of each class a client holds, (C,)."""
+        return np.bincount(self.train.labels[self.pools[client]], minlength=self.num_classes)
+
+
+@lru_cache(maxsize=4)
+def federate(spec: DataSpec) -> FederatedData:
+    """Read the data set, keep a long tail of it and deal it to the clients; a process does so once per spec.
+
+    Raises
+    ------
+    DataError
+        If the data set is not found or damaged, or cannot be dealt as asked.
+    """
+    root = Path(spec.root).expanduser().absolute() if spec.root else None
+    dataset = load_dataset(spec.name, root, spec.seed)
+    labels, num_classes = dataset.train.labels, dataset.num_classes
+    train_ids = long_tail_ids(labels, num_classes, spec.long_tail, spec.imbalance, spec.seed)
+    dealt = partition(labels, train_ids, num_classes, spec.clients, spec.partition, spec.alpha, spec.seed)
+    return FederatedData(
+        card=dataset.card,
+        train=dataset.train,
+        test=dataset.test,
+        train_ids=train_ids,
+        pools=dealt.pools,
+        test_pools=partition_test(dataset.test.labels, dealt.shares, spec.seed),
+        rare_labels=rare_labels(dealt.matrix.sum(axis=0)),
+    )
+
+
+def rare_labels(counts: npt.NDArray[np.int64]) -> tuple[int, ...]:
+    """Return the labels with the least training images, ascending.
+
+    Labels are taken from the rarest up (ties: lower label first) as long as together they hold at most 10 %
+    of all images, at least one label; none when all labels are equally frequent.
+
+    Parameters
+    ----------
+    counts
+        Training images of each label, (C,).
+    """
+    if (counts == counts[0]).all():
+        return ()
+    by_count = np.argsort(counts, kind="stable")
+    within = 100 * np.cumsum(counts[by_count]) <= _RARE_PERCENT * counts.sum()
+    return tuple(sorted(by_count[: max(1, int(within.sum()))].tolist()))

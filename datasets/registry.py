@@ -1,0 +1,31 @@
+"""The data sets by name. A new one is a file in ``sources/`` and a line here."""
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+from datasets.base import ImageDataset
+from datasets.errors import DatasetNotFoundError
+from datasets.sources import digits, fashion_mnist
+
+DATASETS: dict[str, Callable[[Path | None, int], ImageDataset]] = {
+    digits.CARD.name: digits.load,
+    fashion_mnist.CARD.name: fashion_mnist.load,
+}
+
+
+def load_dataset(name: str, root: Path | None, seed: int) -> ImageDataset:
+    """Read a data set from ``root`` (``None``: the standard places); ``seed`` decides a drawn test split.
+
+    Raises
+    ------
+    DatasetNotFoundError
+        If there is no data set of that name, or its files are not found.
+    DatasetFormatError
+        If its files are damaged.
+    """
+    if name not in DATASETS:
+        near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise DatasetNotFoundError(f"No data set is called {name!r}; there are {', '.join(DATASETS)}.{hint}")
+    return DATASETS[name](root, seed)

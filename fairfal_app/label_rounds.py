@@ -1,0 +1,245 @@
+"""The server's side of active learning: query, train, measure, and again until the budget is spent."""
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+
+from datasets.federated import FederatedData
+from fairfal_app.options import needs_local_model
+from fairfal_app.query.scalars import mean_gamma
+from federation import records
+from federation.client import array_record, initial_model
+from federation.config import RunConfig
+from federation.evaluation import ServerEvaluation
+from federation.grid import ClientGrid
+from federation.plots import LearningCurve
+from federation.progress import Progress, logger, quiet_flower, table_text
+from federation.run_folder import RunFolder
+from fedraw_app.strategies.synchronous import build_synchronous
+from learning.measure import Measures
+
+
+class LabelRounds:
+    """One run of federated active learning.
+
+    Parameters
+    ----------
+    clients
+        The grid; its sites are known when ``run`` is called.
+    budget
+        Labels that each client asks for in each label round.
+    """
+
+    def __init__(
+        self, clients: ClientGrid, config: RunConfig, data: FederatedData, folder: RunFolder, budget: int
+    ) -> None:
+        self.clients = clients
+        self.config = config
+        self.data = data
+        self.folder = folder
+        self.budget = budget
+        self.evaluation = ServerEvaluation(config, data)
+        self.gamma_mean: float | None = None
+        self.num_labelled: dict[int, int] = {}
+        self.bought: list[np.ndarray] = []
+        self.results: list[dict[str, Any]] = []
+        self.started = time.monotonic()
+
+    def run(self) -> None:
+        """Run every label round; after each, the folder holds its model, its measures and its queries."""
+        label_rounds = self.config.query.label_rounds
+        progress = Progress(label_rounds, self.config.train.rounds)
+        arrays: ArrayRecord | None = None
+        for label_round in range(1, label_rounds + 1):
+            self.query(label_round, arrays)
+            arrays = self.train(label_round, progress)
+            self.folder.save_arrays({key: array.numpy() for key, array in arrays.items()})
+            self.folder.write_summary(self.summary())
+        self.folder.save_curve(self._curve())
+        self.folder.write_summary(self.summary(), "finished")
+        columns = (
+            "label_ratio",
+            "labelled",
+            "accuracy",
+            "balanced_accuracy",
+            "rare_accuracy",
+            "rare_label_share",
+        )
+        rows = [
+            [f"{row['label_ratio']:.1%}", *(row[column] for column in columns[1:])] for row in self.results
+        ]
+        logger.info("%s", table_text([column.replace("_", " ") for column in columns], rows))
+        logger.info("results are in %s", self.folder.path)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what the run has come to so far."""
+        return {
+            "seconds": round(time.monotonic() - self.started, 1),
+            "class_names": self.data.card.class_names,
+            "rare_labels": self.data.rare_labels,
+            "train_images": len(self.data.train_ids),
+            "budget_per_client": self.budget,
+            "gamma_mean": self.gamma_mean,
+            "label_rounds": self.results,
+            "failures": [str(failure) for failure in self.clients.failures],
+        }
+
+    # Querying ----------------------------------------------------------------------------------------------
+
+    def query(self, label_round: int, arrays: ArrayRecord | None) -> None:
+        """Let every client choose and label its budget; at random in the first label round."""
+        estimates: dict[int, MetricRecord] = {}
+        if arrays is not None and needs_local_model(self.config.query):
+            estimates = self._ask(records.ESTIMATE, {records.LABEL_ROUND: label_round}, arrays)
+            if self.gamma_mean is None:
+                # FairFAL averages gamma once, at the first active query, and keeps it for the run.
+                gammas = (answer.get(records.GAMMA) for answer in estimates.values())
+                self.gamma_mean = mean_gamma([float(gamma) for gamma in gammas if gamma is not None])  # type: ignore[arg-type]
+        request: dict[str, int | float] = {records.LABEL_ROUND: label_round, records.BUDGET: self.budget}
+        if self.gamma_mean is not None:
+            request[records.GAMMA_MEAN] = self.gamma_mean
+        selections = self._ask(records.SELECT, request, arrays)
+        bought = np.zeros(self.data.num_classes, dtype=np.int64)
+        for node_id, selection in selections.items():
+            self.num_labelled[node_id] = int(selection[records.NUM_LABELLED])  # type: ignore[arg-type]
+            counts = selection[records.CLASS_COUNTS]
+            bought += np.asarray(counts, dtype=np.int64)
+            self.folder.append_query(
+                self._query_row(label_round, node_id, estimates.get(node_id, MetricRecord()), selection)
+            )
+        self.bought.append(bought)
+
+    def _ask(
+        self, message_type: str, request: Mapping[str, int | float], arrays: ArrayRecord | None
+    ) -> dict[int, MetricRecord]:
+        """Send one request to every client and return the metrics of the answers by node, in site order."""
+        content = RecordDict({records.CONFIG: ConfigRecord(dict(request))})
+        if arrays is not None:
+            content[records.ARRAYS] = arrays
+        messages = [Message(content, node_id, message_type) for node_id in self.clients.get_node_ids()]
+        replies = self.clients.send_and_receive(messages, timeout=self.config.nodes.reply_timeout)
+        return {
+            reply.metadata.src_node_id: reply.content.metric_records[records.METRICS] for reply in replies
+        }
+
+    def _query_row(
+        self, label_round: int, node_id: int, estimate: MetricRecord, selection: MetricRecord
+    ) -> dict[str, Any]:
+        chosen = selection.get(records.GLOBAL_MODEL)
+        row: dict[str, Any] = {
+            "label_round": label_round,
+            "site": self.clients.site_name(node_id),
+            "gamma": estimate.get(records.GAMMA),
+            "gamma_mean": self.gamma_mean,
+            "d": estimate.get(records.DISCREPANCY),
+            "s": selection.get(records.MODEL_SCORE),
+            "query_model": self._model_name(label_round)
+            if chosen is None
+            else ("local", "global")[int(chosen)],  # type: ignore[arg-type]
+            "budget": selection[records.BUDGET],
+            "labelled": selection[records.NUM_LABELLED],
+        }
+        counts = selection[records.CLASS_COUNTS]
+        assert isinstance(counts, list)
+        return row | {f"class_{label}": count for label, count in enumerate(counts)}
+
+    def _model_name(self, label_round: int) -> str | None:
+        """Return the query model of a query that chose none: the global one, or none in a random query."""
+        return None if label_round == 1 or self.config.query.name == "random" else "global"
+
+    # Training ----------------------------------------------------------------------------------------------
+
+    def train(self, label_round: int, progress: Progress) -> ArrayRecord:
+        """Train a fresh model on what is labelled and return its arrays."""
+        config, rounds = self.config, self.config.train.rounds
+        labelled_nodes = [
+            node_id for node_id in self.clients.get_node_ids() if self.num_labelled.get(node_id, 0)
+        ]
+        self.clients.set_participants(labelled_nodes)
+        strategy = build_synchronous(
+            config.strategy.name,
+            proximal_mu=config.strategy.proximal_mu,
+            server_lr=config.strategy.server_lr,
+            buffer_keys=None,
+            participation=config.strategy.participation,
+            fraction_evaluate=1.0 if config.evaluate.clients else 0.0,
+            seed=config.seed,
+            sites={site.node_id: site.name for site in self.clients.sites},
+        )
+        measured: list[Measures] = []
+
+        def after_round(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
+            if server_round == 0:
+                return None
+            measures = None
+            if self.evaluation.due(server_round):
+                measures = self.evaluation(arrays)
+                measured.append(measures)
+                self.folder.append_round(self._round_row(label_round, server_round, measures))
+            progress.round_done(label_round, server_round, _headline(measures))
+            return None
+
+        with quiet_flower():
+            result = strategy.start(
+                grid=self.clients,
+                initial_arrays=array_record(initial_model(config, self.data, label_round)),
+                num_rounds=rounds,
+                timeout=config.nodes.reply_timeout,
+                train_config=ConfigRecord({records.LABEL_ROUND: label_round}),
+                evaluate_config=ConfigRecord({records.LABEL_ROUND: label_round}),
+                evaluate_fn=after_round,
+            )
+        self.clients.set_participants(None)
+        last = measured[-ServerEvaluation.LAST_ROUNDS :]
+        final = self._round_row(label_round, rounds, measured[-1])
+        final["accuracy_last5"] = float(np.mean([measures.accuracy for measures in last]))
+        final["rare_label_share"] = self._rare_label_share()
+        self.results.append(final)
+        return result.arrays
+
+    def _round_row(self, label_round: int, server_round: int, measures: Measures) -> dict[str, Any]:
+        labelled = sum(self.num_labelled.values())
+        row: dict[str, Any] = {
+            "label_round": label_round,
+            "round": server_round,
+            "labelled": labelled,
+            "label_ratio": labelled / len(self.data.train_ids),
+            "accuracy": measures.accuracy,
+            "balanced_accuracy": measures.balanced_accuracy,
+            "rare_accuracy": measures.rare_accuracy,
+            "common_accuracy": measures.common_accuracy,
+            "macro_f1": measures.macro_f1,
+            "loss": measures.loss,
+        }
+        return row | {f"accuracy_class_{label}": value for label, value in enumerate(measures.per_class)}
+
+    def _rare_label_share(self) -> float:
+        """Return the share of rare labels among all labels bought so far; NaN where no label is rare."""
+        if not self.data.rare_labels:
+            return math.nan
+        bought = np.sum(self.bought, axis=0)
+        return float(bought[list(self.data.rare_labels)].sum() / bought.sum())
+
+    def _curve(self) -> LearningCurve:
+        return LearningCurve(
+            label_ratios=[row["label_ratio"] for row in self.results],
+            accuracy=[row["accuracy"] for row in self.results],
+            balanced_accuracy=[row["balanced_accuracy"] for row in self.results],
+            rare_accuracy=[row["rare_accuracy"] for row in self.results],
+            bought=np.stack(self.bought),
+            class_names=self.data.card.class_names,
+            rare_labels=self.data.rare_labels,
+        )
+
+
+def _headline(measures: Measures | None) -> dict[str, float]:
+    if measures is None:
+        return {}
+    headline = {"accuracy": measures.accuracy, "balanced": measures.balanced_accuracy}
+    if not math.isnan(measures.rare_accuracy):
+        headline["rare"] = measures.rare_accuracy
+    return headline

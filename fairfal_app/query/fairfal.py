@@ -1,0 +1,152 @@
+"""FairFAL's query (FairFAL, arXiv 2603.10341): class-fair quotas, then uncertainty, then diversity.
+
+The pool is split into buckets by pseudo-label, each bucket gets its share of the budget, the most uncertain
+members of a bucket are kept (stage 1), and a k-center over gradient embeddings picks among them (stage 2).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from fairfal_app.query.base import Audit, QueryInput, QueryStrategy, Selection
+from fairfal_app.query.errors import QueryInputError, QueryOptionError
+from fairfal_app.query.gradient import GradientEmbeddings, residuals
+from fairfal_app.query.k_center import k_center
+from fairfal_app.query.prototypes import pseudo_labels
+from fairfal_app.query.quotas import class_quotas
+from fairfal_app.query.scalars import client_scalars, model_score
+from fairfal_app.query.uncertainty import UNCERTAINTIES, by_falling_uncertainty
+
+# "auto" takes the local-only model's probabilities into the gradient embedding from this mean gamma on.
+_AUTO_GAMMA = 0.5
+
+_ALLOWED = {
+    "prototypes": ("global", "local", "none"),
+    "uncertainty": tuple(UNCERTAINTIES),
+    "gradient_probabilities": ("global", "auto"),
+}
+
+
+@dataclass(frozen=True)
+class FairFALOptions:
+    """Options of FairFAL; the defaults are the paper's.
+
+    Attributes
+    ----------
+    prototypes
+        Model behind the pseudo-labels, ``global`` or ``local``. ``none`` drops class awareness: the whole
+        pool is one bucket that takes the whole budget, and every labelled image is an anchor.
+    kappa
+        Candidates that stage 1 keeps for each unit of quota, at least 1. At 1 stage 2 has no choice left.
+    delta
+        The adaptive rule takes the global model where s_k > delta.
+    uncertainty
+        Uncertainty of stage 1: ``entropy``, ``margin`` or ``least-confidence``.
+    gradient_probabilities
+        Model whose probabilities stand in the gradient embedding: ``global``, or ``auto``, the local-only
+        model where the mean gamma is at least 0.5. Features are the global model's either way.
+
+    Raises QueryOptionError.
+    """
+
+    prototypes: Literal["global", "local", "none"] = "global"
+    kappa: float = 4.0
+    delta: float = 0.75
+    uncertainty: Literal["entropy", "margin", "least-confidence"] = "entropy"
+    gradient_probabilities: Literal["global", "auto"] = "global"
+
+    def __post_init__(self) -> None:
+        for option, allowed in _ALLOWED.items():
+            value = getattr(self, option)
+            if value not in allowed:
+                raise QueryOptionError(f"{option} = {value!r} is not allowed: use {', '.join(allowed)}")
+        if not 1 <= self.kappa < math.inf:
+            raise QueryOptionError(
+                f"kappa = {self.kappa} is not allowed: it is a finite number of at least 1"
+            )
+        if not 0 <= self.delta <= 1:
+            raise QueryOptionError(f"delta = {self.delta} is not allowed: it lies from 0 to 1")
+
+
+class FairFAL(QueryStrategy):
+    """The whole of FairFAL's query but the choice of the query model, which ``QueryInput`` carries."""
+
+    name = "fairfal"
+    needs_labels = True
+
+    def __init__(self, options: FairFALOptions | None = None) -> None:
+        self.options = options or FairFALOptions()
+
+    @property
+    def needs_local_model(self) -> bool:
+        """Whether an option may read the local-only model though the query model is the global one."""
+        return self.options.prototypes == "local" or self.options.gradient_probabilities == "auto"
+
+    def select(self, inputs: QueryInput, budget: int, rng: np.random.Generator) -> Selection:
+        """Return the positions to label and how they came about; ``rng`` is not used."""
+        bucket_of, anchor_bucket, count = self._assign(inputs)
+        pool_probabilities, labelled_probabilities = self._gradient_probabilities(inputs)
+        anchor_residuals = residuals(labelled_probabilities, inputs.labels)
+        uncertainty = UNCERTAINTIES[self.options.uncertainty](inputs.scores.probabilities)
+        buckets = _members(bucket_of, by_falling_uncertainty(uncertainty), count)
+        quotas = class_quotas(np.array([len(members) for members in buckets]), budget).tolist()
+        picks = []
+        for bucket, (members, quota) in enumerate(zip(buckets, quotas, strict=True)):
+            shortlist = members[: math.floor(self.options.kappa * quota)]
+            candidates = GradientEmbeddings.of(
+                inputs.pool_global.features[shortlist], residuals(pool_probabilities[shortlist])
+            )
+            same = anchor_bucket == bucket
+            anchors = GradientEmbeddings.of(inputs.labelled_global.features[same], anchor_residuals[same])
+            picks.append(shortlist[k_center(candidates, anchors, quota)])
+        return Selection(np.concatenate(picks), self._audit(inputs, buckets, quotas, picks))
+
+    def _assign(self, inputs: QueryInput) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return every pool image's bucket, every labelled image's bucket, and the number of buckets."""
+        if self.options.prototypes == "none":
+            return np.zeros(inputs.pool_size, np.int64), np.zeros(len(inputs.labels), np.int64), 1
+        pool, labelled = inputs.pool_global, inputs.labelled_global
+        if self.options.prototypes == "local":
+            reader = "prototypes = 'local'"
+            pool, labelled = inputs.local_pool(reader), inputs.local_labelled(reader)
+        buckets = pseudo_labels(pool.features, labelled.features, inputs.labels, inputs.num_classes)
+        return buckets, inputs.labels, inputs.num_classes
+
+    def _gradient_probabilities(self, inputs: QueryInput) -> tuple[np.ndarray, np.ndarray]:
+        """Return the probabilities of pool and labelled set that stand in the gradient embedding."""
+        pool, labelled = inputs.pool_global, inputs.labelled_global
+        if self.options.gradient_probabilities == "auto":
+            if inputs.gamma_mean is None:
+                raise QueryInputError("gamma_mean is missing: gradient_probabilities = 'auto' goes by it")
+            if inputs.gamma_mean >= _AUTO_GAMMA:
+                reader = f"gradient_probabilities = 'auto' at a mean gamma of {inputs.gamma_mean:g}"
+                pool, labelled = inputs.local_pool(reader), inputs.local_labelled(reader)
+        return pool.probabilities, labelled.probabilities
+
+    @staticmethod
+    def _audit(
+        inputs: QueryInput, buckets: list[np.ndarray], quotas: list[int], picks: list[np.ndarray]
+    ) -> Audit:
+        scalars = client_scalars(inputs.labelled_global, inputs.labelled_local, inputs.labels)
+        score = None
+        if scalars.discrepancy is not None and inputs.gamma_mean is not None:
+            score = model_score(scalars.discrepancy, inputs.gamma_mean)
+        return Audit(
+            query_model=inputs.query_model,
+            gamma=scalars.gamma,
+            gamma_mean=inputs.gamma_mean,
+            discrepancy=scalars.discrepancy,
+            score=score,
+            buckets=tuple(buckets),
+            quotas=tuple(quotas),
+            picks=tuple(picks),
+        )
+
+
+def _members(bucket_of: np.ndarray, order: np.ndarray, count: int) -> list[np.ndarray]:
+    """Return the positions in each of ``count`` buckets, in the order in which ``order`` lists them."""
+    grouped = order[np.argsort(bucket_of[order], kind="stable")]
+    ends = np.cumsum(np.bincount(bucket_of, minlength=count))
+    return np.split(grouped, ends[:-1])

@@ -1,0 +1,41 @@
+"""FairFAL's ServerApp: label rounds of querying and training until the labelling budget is spent."""
+
+from flwr.serverapp import Grid
+
+from datasets.budget import budget_per_client
+from datasets.federated import federate
+from fairfal_app.label_rounds import LabelRounds
+from federation.client import data_spec
+from federation.config import RunConfig
+from federation.grid import ClientGrid
+from federation.hello import say_hello, wait_for_nodes
+from federation.progress import logger
+from federation.run_folder import RunFolder
+
+
+def run(grid: Grid, config: RunConfig) -> None:
+    """Run federated active learning (FairFAL, arXiv 2603.10341).
+
+    Raises
+    ------
+    RareflError, DataError
+        Whatever stops the run; what was done until then stays in the run folder.
+    """
+    data = federate(data_spec(config))
+    budget = budget_per_client(config.query.label_ratio, len(data.train_ids), config.data.clients)
+    label = f"{config.app}-{config.data.name}-{config.query.name}-seed{config.seed}"
+    folder = RunFolder.create(config.output.dir, config.app, label)
+    folder.write_config(config.model_dump(by_alias=True))
+    logger.info("results go to %s", folder.path)
+    clients = ClientGrid(grid)
+    rounds = LabelRounds(clients, config, data, folder, budget)
+    try:
+        wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
+        federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
+        devices = ", ".join(sorted({site.device for site in federation.sites}))
+        logger.info("%d clients answered (%s); each buys %d labels a round", len(federation), devices, budget)
+        rounds.run()
+    except BaseException as error:
+        folder.write_summary(rounds.summary(), "failed", f"{type(error).__name__}: {error}")
+        logger.error("the run failed; what it had is in %s", folder.path)
+        raise

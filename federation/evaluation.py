@@ -1,0 +1,42 @@
+"""Evaluation of the global model on the server's test images."""
+
+import torch
+from flwr.app import ArrayRecord
+
+from datasets.federated import FederatedData
+from federation.client import initial_model
+from federation.config import RunConfig
+from learning.arrays import load_arrays
+from learning.device import pick_device
+from learning.measure import Measures, measure
+from learning.predict import predict
+from learning.views import Normalisation
+
+
+class ServerEvaluation:
+    """Measures global models on the whole test split every ``evaluate.every`` rounds and in the last five."""
+
+    LAST_ROUNDS = 5
+
+    def __init__(self, config: RunConfig, data: FederatedData) -> None:
+        self.config = config
+        self.data = data
+        self.device = pick_device()
+        self.model = initial_model(config, data, label_round=0)
+        self.normalisation = Normalisation(data.card.mean, data.card.std)
+
+    def due(self, server_round: int) -> bool:
+        """Whether round ``server_round`` (from 1) is evaluated."""
+        if server_round < 1:
+            return False
+        last = server_round > self.config.train.rounds - self.LAST_ROUNDS
+        return last or server_round % self.config.evaluate.every == 0
+
+    def __call__(self, arrays: ArrayRecord) -> Measures:
+        """Return the measures of the model that holds ``arrays``."""
+        load_arrays(self.model, {key: array.numpy() for key, array in arrays.items()})
+        images: torch.Tensor = self.data.test.images
+        predictions = predict(
+            self.model, images, self.normalisation, self.device, self.config.train.precision
+        )
+        return measure(predictions.probabilities, self.data.test.labels, self.data.rare_labels)

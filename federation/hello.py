@@ -1,0 +1,193 @@
+"""The start of a run: the server waits for its nodes and learns who they are.
+
+Everything that must be the same in every run (order, seeds, ties) goes by the names that the clients give
+here, never by Flower's node ids, which are random.
+"""
+
+import logging
+import re
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+
+from federation import records
+from federation.errors import ConfigError, NodesMissingError, SourceMismatchError
+from federation.failures import group_by_reason
+from federation.fingerprint import source_fingerprint
+from federation.grid import ClientGrid, Site
+
+logger = logging.getLogger("rarefl")
+
+POLL_SECONDS = 0.2
+STEADY_SECONDS = 2.0  # simulated nodes are registered at once, before the ServerApp starts
+
+
+@dataclass(frozen=True)
+class ClientSite(Site):
+    """A site and what it told of itself.
+
+    Attributes
+    ----------
+    pool_size
+        Number of images that it may have labelled.
+    label_coverage
+        For each label 1 if a labelled example of it is at hand, else 0; (C,).
+    device
+        Where it computes, such as ``"cpu"`` or ``"cuda:0"``.
+    """
+
+    pool_size: int
+    label_coverage: tuple[int, ...]
+    device: str
+
+
+@dataclass(frozen=True)
+class Federation:
+    """The clients of a run, sorted by name; numbers inside names count as numbers (``site-9, site-10``)."""
+
+    sites: tuple[ClientSite, ...]
+
+    def __len__(self) -> int:
+        return len(self.sites)
+
+
+def wait_for_nodes(grid: ClientGrid, count: int, timeout: float) -> list[int]:
+    """Return the ids of the connected nodes as soon as there are ``count``.
+
+    Raises
+    ------
+    NodesMissingError
+        There are fewer or more after ``timeout`` seconds; in simulation, as soon as their number is steady.
+    """
+    start = steady_since = time.monotonic()
+    node_ids = grid.get_node_ids()
+    if len(node_ids) != count:
+        logger.info("waiting for clients: %d of %d are connected", len(node_ids), count)
+    while len(node_ids) != count:
+        now = time.monotonic()
+        if now - start >= timeout or (grid.simulated and now - steady_since >= STEADY_SECONDS):
+            raise NodesMissingError(_wrong_number(len(node_ids), count, now - start, grid.simulated))
+        time.sleep(min(POLL_SECONDS, timeout))
+        found = grid.get_node_ids()
+        if len(found) != len(node_ids):
+            steady_since = time.monotonic()
+            logger.info("waiting for clients: %d of %d are connected", len(found), count)
+        node_ids = found
+    return node_ids
+
+
+def _wrong_number(found: int, count: int, seconds: float, simulated: bool) -> str:
+    message = f"found {found} of {count} clients after {seconds:.0f} s: data.clients = {count}"
+    if simulated:
+        return (
+            f"{message}, and the simulation has {found}. "
+            f'Start the run with --federation-config "num-supernodes={count}", or set data.clients = {found}'
+        )
+    if found < count:
+        return (
+            f"{message}, and {found} SuperNodes are connected. Start {count - found} more (see "
+            "`flwr supernode list`), raise nodes.timeout if they need longer, or lower data.clients"
+        )
+    return (
+        f"{message}, and {found} SuperNodes are connected. Stop {found - count} of them (one that has just "
+        f"been stopped or restarted counts for up to a minute), or set data.clients = {found}"
+    )
+
+
+def say_hello(grid: ClientGrid, num_clients: int, timeout: float) -> Federation:
+    """Ask every connected client who it is, check the answers and name the grid's sites.
+
+    Parameters
+    ----------
+    grid
+        Its sites are set to the federation's.
+    num_clients
+        How many clients must answer.
+    timeout
+        Seconds to wait for the answers; a first answer may wait for imports and for reading the data.
+
+    Raises
+    ------
+    NodesMissingError
+        Fewer clients answered; with the reasons of the others.
+    ConfigError
+        Two clients have the same name.
+    SourceMismatchError
+        A client runs other source files than this server.
+    """
+    failed = len(grid.failures)
+    requests = [
+        Message(RecordDict({records.CONFIG: ConfigRecord()}), node_id, records.HELLO)
+        for node_id in grid.get_node_ids()
+    ]
+    replies = grid.send_and_receive(requests, timeout=timeout)
+    if len(replies) != num_clients:
+        reasons = group_by_reason(grid.failures[failed:])
+        raise NodesMissingError(f"{len(replies)} of {num_clients} clients answered the hello\n{reasons}")
+    _check_sources(replies)
+    sites = sorted((_site(reply) for reply in replies), key=lambda site: _natural(site.name))
+    _check_names(sites)
+    grid.set_sites(sites)
+    return Federation(tuple(sites))
+
+
+def _site(reply: Message) -> ClientSite:
+    identity: ConfigRecord = reply.content.config_records[records.CONFIG]
+    holdings: MetricRecord = reply.content.metric_records[records.METRICS]
+    coverage = holdings[records.LABEL_COVERAGE]
+    pool_size = holdings[records.POOL_SIZE]
+    assert isinstance(coverage, list)
+    assert isinstance(pool_size, int)
+    return ClientSite(
+        node_id=reply.metadata.src_node_id,
+        name=str(identity[records.SITE]),
+        pool_size=pool_size,
+        label_coverage=tuple(int(held) for held in coverage),
+        device=str(identity[records.DEVICE]),
+    )
+
+
+def _natural(name: str) -> tuple[list[tuple[int, int, str]], str]:
+    """Sort key that compares runs of digits as numbers."""
+    parts = re.split(r"([0-9]+)", name)
+    return [
+        (0, int(part), "") if part.isdecimal() and part.isascii() else (1, 0, part) for part in parts
+    ], name
+
+
+def _check_names(sites: Sequence[ClientSite]) -> None:
+    counts = Counter(site.name for site in sites)
+    if shared := [f"{name} ({number} clients)" for name, number in counts.items() if number > 1]:
+        raise ConfigError(
+            f"several clients have the same name: {', '.join(shared)}. Every SuperNode needs a partition-id "
+            "of its own, or a site of its own, in its --node-config"
+        )
+
+
+def _check_sources(replies: Sequence[Message]) -> None:
+    digest, root = source_fingerprint()
+    others: dict[str, list[str]] = {}
+    for reply in replies:
+        identity = reply.content.config_records[records.CONFIG]
+        if identity[records.FINGERPRINT] != digest:
+            others.setdefault(str(identity[records.SOURCE]), []).append(str(identity[records.SITE]))
+    if others:
+        raise SourceMismatchError(_other_sources(root, others))
+
+
+def _other_sources(root: Path, others: dict[str, list[str]]) -> str:
+    lines = [f"  {', '.join(sorted(names, key=_natural))}: {path}" for path, names in others.items()]
+    return "\n".join(
+        [
+            f"the server runs the source files in {root}, and these clients run others:",
+            *lines,
+            "In simulation, Ray workers import from the folder in which the SuperLink was started, if the "
+            "packages lie there. Stop that SuperLink, and start it from an empty folder or from the folder "
+            "of this app. Where the two paths are the same, a file was edited while the run was starting: "
+            "start it again.",
+        ]
+    )

@@ -1,0 +1,138 @@
+"""Image classifiers. Their initial weights are a function of an explicit generator alone."""
+
+import math
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from learning.errors import UnknownModelError
+from learning.first_block import conv_norm_pool
+
+
+class ImageClassifier(nn.Module):
+    """A network whose last layer is linear: ``forward(x) == head(embed(x))``."""
+
+    head: nn.Linear
+
+    @property
+    def feature_size(self) -> int:
+        """Return D, the number of features that ``embed`` gives for an image."""
+        return self.head.in_features
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Return the features (N, D), inputs of the last layer, of normalised images (N, C, H, W)."""
+        raise NotImplementedError
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return the logits (N, classes)."""
+        logits: Tensor = self.head(self.embed(images))
+        return logits
+
+
+class BatchNorm2d(nn.BatchNorm2d):
+    """Batch normalisation that uses its running statistics where a channel has one value only.
+
+    That happens with one image on a 1 x 1 map, the last batch of a set of k * batch + 1 images; the variance
+    of a single value is not defined and PyTorch's own layer raises.
+    """
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Return the normalised maps, (N, channels, H, W)."""
+        if self.training and maps.shape[0] * maps.shape[2] * maps.shape[3] == 1:
+            return F.batch_norm(
+                maps, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
+            )
+        return super().forward(maps)
+
+
+class Block(nn.Module):
+    """3 x 3 convolution, batch normalisation, ReLU and, with ``pool``, 2 x 2 max pooling.
+
+    Pooling comes before ReLU: both orders give the same values and gradients, this one with a quarter of the
+    work for ReLU.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, pool: bool) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(in_channels, out_channels, kernel_size=3, padding=1)
+        self.norm = BatchNorm2d(out_channels)
+        self.pool = pool
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Return the block's maps of (N, in_channels, H, W)."""
+        maps = self.norm(self.conv(maps))
+        if self.pool:
+            maps = F.max_pool2d(maps, 2)
+        return F.relu(maps, inplace=True)
+
+
+class FirstBlock(Block):
+    """A block on images: on the CPU it never holds its large map, unless a gradient must reach the images."""
+
+    def forward(self, maps: Tensor) -> Tensor:
+        """Return the block's maps of the images."""
+        differentiable = torch.is_grad_enabled() and (maps.requires_grad or not self.norm.training)
+        if maps.device.type != "cpu" or not self.pool or differentiable:
+            return super().forward(maps)
+        return F.relu(conv_norm_pool(maps, self.conv, self.norm), inplace=True)
+
+
+class Cnn4(ImageClassifier):
+    """The network of FairFAL's experiments (arXiv 2603.10341): four blocks of 64 channels and a linear layer.
+
+    Maps of 28 pixels shrink to 14, 7, 3 and 1, so that D is 64; of 32 pixels to 16, 8, 4 and 2, D 256. A map
+    of one pixel is not pooled, so that images may be of any size.
+    """
+
+    def __init__(self, in_channels: int, image_size: int, num_classes: int, width: int = 64) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential()
+        size = image_size
+        for position in range(4):
+            block = Block if position else FirstBlock
+            self.blocks.append(block(width if position else in_channels, width, pool=size > 1))
+            size = max(size // 2, 1)
+        self.head = nn.Linear(width * size * size, num_classes)
+
+    def embed(self, images: Tensor) -> Tensor:
+        """Return the features (N, D)."""
+        maps: Tensor = self.blocks(images)
+        return maps.flatten(1)
+
+
+MODELS: dict[str, Callable[[int, int, int], ImageClassifier]] = {"cnn4": Cnn4}
+
+
+def build_model(
+    name: str, in_channels: int, image_size: int, num_classes: int, generator: torch.Generator
+) -> ImageClassifier:
+    """Return the named model for square images, on the CPU, with weights drawn from ``generator``.
+
+    Raises
+    ------
+    UnknownModelError
+        If no model has that name.
+    """
+    if name not in MODELS:
+        raise UnknownModelError(f"unknown model {name!r}; the models are {', '.join(sorted(MODELS))}")
+    # On the meta device a constructor draws nothing, so the global generator stays as it is.
+    with torch.device("meta"):
+        model = MODELS[name](in_channels, image_size, num_classes)
+    model.to_empty(device="cpu")
+    for module in model.modules():
+        _initialise(module, generator)
+    nn.init.zeros_(model.head.bias)
+    return model.to(memory_format=torch.channels_last)
+
+
+def _initialise(module: nn.Module, generator: torch.Generator) -> None:
+    """Fill the module's own tensors by PyTorch's default formulas, with draws from ``generator``."""
+    if isinstance(module, nn.Conv2d | nn.Linear):
+        nn.init.kaiming_uniform_(module.weight, a=math.sqrt(5), generator=generator)
+        if module.bias is not None:
+            bound = 1 / math.sqrt(module.weight[0].numel())
+            nn.init.uniform_(module.bias, -bound, bound, generator=generator)
+    elif isinstance(module, nn.BatchNorm2d):
+        module.reset_parameters()

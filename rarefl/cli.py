@@ -1,0 +1,105 @@
+"""The command line ``rarefl``: check a run config, and run a grid of them.
+
+It needs the packages of a clone beside this one, among them ``datasets``; another package of that name that
+is installed must not be found first. So nothing of ours is imported before :func:`main` has put the project's
+root first on the path.
+"""
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+ROOT = Path(__file__).resolve().parent.parent
+
+app = typer.Typer(
+    help="Federated learning on data whose rare labels matter.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,
+)
+
+Preset = Annotated[Path, typer.Argument(help="Run-config file, such as conf/NAME.toml.", show_default=False)]
+
+
+@app.command()
+def check(
+    preset: Preset,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A value in place of the preset's.")
+    ] = None,
+) -> None:
+    """Check a run config and print every key of it, with where its value comes from."""
+    from federation.config import default_run_config
+    from federation.errors import ConfigError
+    from rarefl import sweep_plan
+
+    with _errors_in_one_line():
+        given = sweep_plan.parse_settings(settings or [])
+        for key, values in given.items():
+            if len(values) > 1:
+                raise ConfigError(f"--set gives {key} {len(values)} values; a check takes one")
+        config = sweep_plan.merge(preset, {key: values[0] for key, values in given.items()})
+        in_preset = sweep_plan.read_preset(preset)
+        defaults = default_run_config()
+    table = Table("key", "value", "from")
+    for key in defaults:
+        source = "--set" if key in given else preset.name if key in in_preset else "default"
+        table.add_row(key, _toml(config.flat()[key]), source, style=None if source != "default" else "dim")
+    Console().print(table, markup=False)
+
+
+@app.command()
+def sweep(
+    preset: Preset,
+    out: Annotated[Path, typer.Option(help="Folder of the results; a later call goes on in it.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE,...", help="A key to vary; several make a grid."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Such as 1-3 or 1,4,7; by default the preset's seed.", show_default=False)
+    ] = None,
+    federation_config: Annotated[
+        str,
+        typer.Option(help="Passed on to flwr run, such as 'client-resources-num-cpus=2 init-args-num-cpus=8'."),
+    ] = "",
+) -> None:
+    """Run a grid of run configs with several seeds, and tabulate what they found.
+
+    Finished runs are skipped, so the same command goes on after Ctrl-C or a failure.
+    """
+    import hashlib
+
+    import platformdirs
+
+    from rarefl import sweep as sweeping
+    from rarefl.superlink import LocalSuperLink
+    from rarefl.sweep_plan import plan_runs
+
+    _stop_cleanly_on_signals()
+    console = Console()
+    with _errors_in_one_line():
+        runs = plan_runs(preset, settings or [], seeds, out)
+        folder = runs[0].out
+        # Not inside --out: Flower would pack what lies there if --out is in the project.
+        home = platformdirs.user_cache_path("rarefl") / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
+        outcome = sweeping.run_sweep(
+            runs,
+            lambda: LocalSuperLink(home, folder / "superlink.log"),
+            console,
+            federation_config,
+        )
+        sweeping.write_results(outcome, runs, shlex.join(_command(preset, out, settings, seeds)), console)
+    if outcome.interrupted:
+        raise typer.Exit(130)
+    if outcome.failed:
+        raise typer.Exit(1)

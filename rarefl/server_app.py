@@ -1,0 +1,20 @@
+"""The ServerApp that pyproject.toml names: hands the run to the app that the run config chooses."""
+
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from fairfal_app.server_app import run as run_fairfal
+from federation.config import parse_run_config
+from federation.progress import set_up_logging
+
+SERVER_RUNS = {"fairfal": run_fairfal}
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Check the run config and run its app."""
+    set_up_logging()
+    config = parse_run_config(context.run_config)
+    SERVER_RUNS[config.app](grid, config)

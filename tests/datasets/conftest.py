@@ -1,0 +1,60 @@
+"""Tiny data sets in the exact layout of the published ones."""
+
+import gzip
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+NAMES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+
+def idx_bytes(array: np.ndarray) -> bytes:
+    """Return an array of bytes as the content of an idx file."""
+    header = struct.pack(f">{1 + array.ndim}I", 0x0800 | array.ndim, *array.shape)
+    return header + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture
+def tiny_arrays() -> dict[str, np.ndarray]:
+    """Return the four arrays of a Fashion-MNIST of 60 training and 20 test images."""
+    rng = np.random.default_rng(3)
+    return {
+        "train-images-idx3-ubyte": rng.integers(0, 256, (60, 28, 28)),
+        "train-labels-idx1-ubyte": rng.permutation(np.arange(60) % 10),
+        "t10k-images-idx3-ubyte": rng.integers(0, 256, (20, 28, 28)),
+        "t10k-labels-idx1-ubyte": rng.permutation(np.arange(20) % 10),
+    }
+
+
+@pytest.fixture
+def write_fashion_mnist(tiny_arrays: dict[str, np.ndarray]) -> Callable[..., Path]:
+    """Return a function that writes the tiny Fashion-MNIST into a folder, with other arrays where given."""
+
+    def write(folder: Path, compressed: bool = False, **other: np.ndarray) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, array in tiny_arrays.items():
+            content = idx_bytes(other.get(name.split("-idx")[0].replace("-", "_"), array))
+            if compressed:
+                (folder / f"{name}.gz").write_bytes(gzip.compress(content))
+            else:
+                (folder / name).write_bytes(content)
+        return folder
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def cases() -> dict[str, Any]:
+    """Return the cases worked out by hand."""
+    path = Path(__file__).parent.parent / "fairfal_app" / "cases.json"
+    return json.loads(path.read_text())
