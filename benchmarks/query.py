@@ -48,9 +48,9 @@ class Site:
     local_model: ImageClassifier
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # The plain query
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 
 
 def plain_predict(model: ImageClassifier, images: torch.Tensor, mean: float, std: float) -> Predictions:
@@ -123,9 +123,9 @@ def _plain_quotas(sizes: list[int], budget: int) -> list[int]:
     return quotas
 
 
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 # The comparison
-# ---------------------------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------------
 
 
 def make_site(synthetic: bool) -> Site:
@@ -222,8 +222,8 @@ def large_query() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     whole = (CANDIDATES + ANCHORS) * MANY_CLASSES * FEATURES * 8 / 2**30
     print(
-        f"large query: {CANDIDATES} candidates, {ANCHORS} anchors, {QUOTA} picks in {seconds:.1f} s; peak memory of "
-        f"the process {peak:.2f} GiB; materialised embeddings alone {whole:.0f} GiB"
+        f"large query: {CANDIDATES} candidates, {ANCHORS} anchors, {QUOTA} picks in {seconds:.1f} s; "
+        f"peak memory of the process {peak:.2f} GiB; materialised embeddings alone {whole:.0f} GiB"
     )
 
 

@@ -27,6 +27,7 @@ _KINDS: dict[int, Kind] = {
 }
 
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_ACTOR_DETAILS = re.compile(r"\n\t\w+: [^\n]*")  # ids and addresses that Ray puts before the cause
 _FLOWER_REASON = re.compile(r"^<class '(?P<type>[^']+)'>:<'(?P<text>.*)'>$", re.DOTALL)
 _MESSAGE_OF_CLIENT = "Exception ClientAppException occurred. Message:"
 
@@ -70,7 +71,7 @@ def explain_error(error: Error) -> tuple[str, Kind]:
     In simulation the reason that Flower gives is a coloured traceback of several processes; what is kept is
     the client's own exception.
     """
-    reason = _COLOURS.sub("", error.reason or "")
+    reason = _ACTOR_DETAILS.sub("", _COLOURS.sub("", error.reason or ""))
     kind: Kind = "dead worker" if "ActorDiedError" in reason else _KINDS.get(error.code, "raised")
     return _shorten(_innermost(reason)) or f"no reason given (Flower's error code {error.code})", kind
 

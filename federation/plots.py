@@ -7,7 +7,6 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import PercentFormatter
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; markers tell the lines apart in grey.
 BLUE, ORANGE, GREEN = "#0072B2", "#E69F00", "#009E73"
@@ -49,7 +48,7 @@ def draw_learning_curve(curve: LearningCurve) -> Figure:
             f"bought has shape {bought.shape}; {len(curve.label_ratios)} label rounds and "
             f"{len(curve.class_names)} classes need one row a round and one column a class"
         )
-    width = max(6.4, 0.32 * min(len(curve.class_names), MOST_CLASS_NAMES))
+    width = max(7.6, 0.32 * min(len(curve.class_names), MOST_CLASS_NAMES))
     figure = Figure(figsize=(width, 7.2), layout="constrained")
     upper, lower = figure.subplots(2, 1)
     _draw_accuracies(upper, curve)
@@ -67,9 +66,8 @@ def _draw_accuracies(axes: Axes, curve: LearningCurve) -> None:
         if np.isfinite(values).any():
             axes.plot(curve.label_ratios, values, color=colour, marker=marker, label=name)
     axes.set_xlabel("labelled share of the pool")
-    axes.set_ylabel("on the server's test images")
-    axes.xaxis.set_major_formatter(PercentFormatter(1.0))
-    axes.set_xticks(list(curve.label_ratios))
+    axes.set_ylabel("accuracy on the server's test images")
+    axes.set_xticks(curve.label_ratios, [f"{100 * ratio:.3g} %" for ratio in curve.label_ratios])
     axes.set_ylim(0.0, 1.0)
     axes.grid(alpha=0.3)
     if axes.lines:
@@ -98,4 +96,4 @@ def _draw_labels(axes: Axes, curve: LearningCurve, bought: np.ndarray) -> None:
         for label in curve.rare_labels:
             axes.get_xticklabels()[label].set_fontweight("bold")
     if rounds:
-        axes.legend(fontsize="small")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize="small")

@@ -145,7 +145,9 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str
         with path.open(newline="", encoding="utf-8") as stream:
             reader = csv.DictReader(stream)
             if not set(columns) <= set(reader.fieldnames or ()):
-                raise DelayError(f"{path}: the header is {reader.fieldnames}; it must name {', '.join(columns)}")
+                raise DelayError(
+                    f"{path}: the header is {reader.fieldnames}; it must name {', '.join(columns)}"
+                )
             return [(reader.line_num, row) for row in reader]
     except OSError as error:
         raise DelayError(f"{path}: cannot be read ({error.strerror}); give an absolute path") from error
@@ -155,7 +157,9 @@ def _number(path: Path, line: int, column: str, text: str | None) -> float:
     try:
         return float(text or "")
     except ValueError:
-        raise DelayError(f"{path}, line {line}: {column} is '{text}'; it must be a number of seconds") from None
+        raise DelayError(
+            f"{path}, line {line}: {column} is '{text}'; it must be a number of seconds"
+        ) from None
 
 
 def _read_seconds(path: Path) -> dict[str, list[float]]:

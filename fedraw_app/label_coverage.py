@@ -87,7 +87,7 @@ def rare_label_weights(base: np.ndarray, rarity: np.ndarray, strength: float) ->
     return weights / weights.sum()
 
 
-def coverage_from_update(weight: np.ndarray, bias: np.ndarray | None, threshold: float = 0.2) -> np.ndarray:
+def coverage_from_update(weight: np.ndarray, bias: np.ndarray | None, threshold: float = 0.1) -> np.ndarray:
     """Infer which labels a client holds from the change of its classifier's last layer.
 
     In a softmax classifier a label that is absent from the local data only ever has its logit pushed down:
@@ -119,6 +119,7 @@ class LabelCoverage:
     def __init__(self, known: Mapping[str, Sequence[int]] | None = None) -> None:
         self._bits: dict[str, tuple[int, ...]] = {}
         self._rarity: np.ndarray | None = None
+        self._rare: dict[float, frozenset[str]] = {}
         self._warned: set[str] = set()
         for site, bits in (known or {}).items():
             self.update(site, bits)
@@ -132,17 +133,24 @@ class LabelCoverage:
 
     def update(self, site: str, bits: Any) -> None:
         """Take a site's latest coverage; what is no list of bits of the known length is ignored, with a warning."""
-        usable = isinstance(bits, Sequence | np.ndarray) and len(bits) > 0 and all(bit in (0, 1) for bit in bits)
+        usable = (
+            isinstance(bits, Sequence | np.ndarray) and len(bits) > 0 and all(bit in (0, 1) for bit in bits)
+        )
         length = len(next(iter(self._bits.values()))) if self._bits else None
         if not usable or (length is not None and len(bits) != length):
             self._warn(
-                site, f"label coverage of site '{site}' is {bits!r}; expected {length or 'some'} zeros and ones"
+                site,
+                f"label coverage of site '{site}' is {bits!r}; expected {length or 'some'} zeros and ones",
             )
             return
         latest = tuple(int(bit) for bit in bits)
         if self._bits.get(site) != latest:
             self._bits[site] = latest
-            self._rarity = None
+            self._forget_derived()
+
+    def _forget_derived(self) -> None:
+        self._rarity = None
+        self._rare = {}
 
     def _warn(self, key: str, text: str) -> None:
         if key not in self._warned:
@@ -151,7 +159,9 @@ class LabelCoverage:
 
     def _label_rarity(self) -> np.ndarray:
         if self._rarity is None:
-            self._rarity = label_rarity(np.array([self._bits[site] for site in sorted(self._bits)], dtype=bool))
+            self._rarity = label_rarity(
+                np.array([self._bits[site] for site in sorted(self._bits)], dtype=bool)
+            )
         return self._rarity
 
     def rarity(self, sites: Sequence[str], reduction: Reduction = "mean") -> np.ndarray:
@@ -161,7 +171,8 @@ class LabelCoverage:
         if len(known) < len(sites):
             unknown = next(site for site in sites if site not in self._bits)
             self._warn(
-                "", f"the label coverage of site '{unknown}' is not known; unknown sites have no rarity weight"
+                "",
+                f"the label coverage of site '{unknown}' is not known; unknown sites have no rarity weight",
             )
         if known:
             coverage = np.array([self._bits[sites[i]] for i in known], dtype=bool)
@@ -170,10 +181,12 @@ class LabelCoverage:
 
     def rare_sites(self, least: float = 0.5) -> frozenset[str]:
         """Return the sites that hold a rare label: one of rarity ``least`` or more."""
-        if not self._bits:
-            return frozenset()
-        rare = self._label_rarity() >= least
-        return frozenset(site for site, bits in self._bits.items() if np.any(rare & np.array(bits, dtype=bool)))
+        if least not in self._rare:
+            rare = self._label_rarity() >= least if self._bits else np.zeros(0, dtype=bool)
+            self._rare[least] = frozenset(
+                site for site, bits in self._bits.items() if np.any(rare & np.array(bits, dtype=bool))
+            )
+        return self._rare[least]
 
     def state(self) -> dict[str, list[int]]:
         """Return the registry as JSON."""
@@ -182,4 +195,4 @@ class LabelCoverage:
     def restore(self, state: Mapping[str, Iterable[int]]) -> None:
         """Go back to a state."""
         self._bits = {site: tuple(bits) for site, bits in state.items()}
-        self._rarity = None
+        self._forget_derived()

@@ -1,4 +1,4 @@
-"""Convolution, batch normalisation and max pooling of images in one step on the CPU.
+"""Convolution, batch normalisation, max pooling and ReLU of images in one step on the CPU.
 
 The first block of a network makes its largest map, at full resolution. Its input has one or three channels,
 so batch normalisation need not see that map. With a patch p (the pixels under the kernel, and a constant 1
@@ -7,9 +7,11 @@ its second moment wᵀE[p pᵀ]w: one small matrix serves all channels. Scale an
 into the filters, and the map is made and pooled a few images at a time, in the cache.
 
 The backward pass (batch normalisation, arXiv 1502.03167, section 3) uses the same matrix. With g the gradient
-at the pooled positions, A = Σ g p, x̂ the normalised map, and γ, β, σ the channel's scale, shift and deviation,
+at the pooled positions, A = Σ g p, x̂ the normalised map, and γ, β, σ the scale, shift and deviation of a
+channel,
 
-    dβ = Σ g,    dγ = Σ g x̂,    dw = γ/σ (A - dβ E[p] - dγ E[x̂ p]),    E[x̂ p] = (E[p pᵀ] w - (w·E[p]) E[p]) / σ.
+    dβ = Σ g,    dγ = Σ g x̂,    dw = γ/σ (A - dβ E[p] - dγ E[x̂ p]),
+    E[x̂ p] = (E[p pᵀ] w - (w·E[p]) E[p]) / σ.
 
 All of it equals the separate layers up to rounding; the moments are kept in float64.
 """
@@ -27,36 +29,48 @@ from torch.autograd.function import once_differentiable
 _TOGETHER = 4
 
 
-def conv_norm_pool(images: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d) -> Tensor:
-    """Return ``max_pool2d(norm(conv(images)), 2)`` of images (N, C, H, W), in float32 also under autocast.
+def conv_norm_pool_relu(images: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d) -> Tensor:
+    """Return ``relu(max_pool2d(norm(conv(images)), 2))`` of float images (N, C, H, W), H and W at least 2.
 
-    The convolution has a bias, stride 1, an odd kernel and padding that keeps the size; H and W are at least
-    2. In training mode the running statistics move as those of ``norm`` would. No gradient reaches the images,
-    and none the layers in evaluation mode.
+    The convolution has a bias, stride 1, an odd kernel and padding that keeps the size. In training mode the
+    running statistics move as those of ``norm`` would; in evaluation mode there is no gradient. None reaches
+    the images. Sums are in float32 also under autocast, which decides on the type of the result alone.
     """
+    autocast = torch.is_autocast_enabled("cpu")
+    dtype = torch.get_autocast_dtype("cpu") if autocast else torch.float32
     with torch.autocast("cpu", enabled=False):
         patches = _patches(images.float(), conv.kernel_size[0])
         if not norm.training:
-            return _evaluate(patches, conv, norm)
+            return _evaluate(patches, conv, norm, dtype)
         layers = (conv.weight, conv.bias, norm.weight, norm.bias)
-        pooled, mean, variance = _ConvNormPool.apply(patches, *layers, norm.eps)
+        result, mean, variance = _ConvNormPoolRelu.apply(patches, *layers, norm.eps, dtype)
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    assert norm.num_batches_tracked is not None
+    assert norm.momentum is not None
     pixels = patches.shape[:3].numel()
     norm.running_mean.lerp_(mean, norm.momentum)
     norm.running_var.lerp_(variance * (pixels / (pixels - 1)), norm.momentum)
     norm.num_batches_tracked.add_(1)
-    return pooled
+    return result
 
 
 @torch.no_grad()
-def _evaluate(patches: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d) -> Tensor:
+def _evaluate(patches: Tensor, conv: nn.Conv2d, norm: nn.BatchNorm2d, dtype: torch.dtype) -> Tensor:
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
     scale = norm.weight * (norm.running_var + norm.eps).rsqrt()
     filters = _with_bias(conv.weight, conv.bias) * scale[:, None]
     filters[:, -1] += norm.bias - scale * norm.running_mean
-    return torch.cat([F.max_pool2d(part, 2) for part in _maps(patches, filters)])
+    result = _empty_result(patches, len(filters), dtype)
+    for part, maps in zip(result.split(_TOGETHER), _maps(patches, filters), strict=True):
+        part.copy_(F.max_pool2d(maps, 2).relu_())
+    return result
 
 
-def _with_bias(weight: Tensor, bias: Tensor) -> Tensor:
+def _with_bias(weight: Tensor, bias: Tensor | None) -> Tensor:
     """Return the filters that belong to patches: (out, C * kernel * kernel + 1)."""
+    assert bias is not None
     return torch.cat([weight.flatten(1), bias[:, None]], dim=1)
 
 
@@ -84,19 +98,39 @@ def _moments(patches: Tensor) -> Tensor:
 
 
 def _maps(patches: Tensor, filters: Tensor) -> Iterator[Tensor]:
-    """Yield the maps of a few images at a time, (n, out, H, W) in channels-last order."""
+    """Yield the maps (n, out, H, W) of a few images at a time, channels last, all in the same memory."""
     columns = filters.T.contiguous()
+    memory = patches.new_empty(_TOGETHER * patches.shape[1] * patches.shape[2], len(filters))
     for part in patches.split(_TOGETHER):
-        rows = part.view(-1, part.shape[-1]) @ columns
-        yield rows.view(*part.shape[:3], -1).permute(0, 3, 1, 2)
+        rows = part.view(-1, part.shape[-1])
+        maps = torch.mm(rows, columns, out=memory[: len(rows)])
+        yield maps.view(*part.shape[:3], -1).permute(0, 3, 1, 2)
 
 
-class _ConvNormPool(torch.autograd.Function):
-    """Patches and the layers' parameters to the pooled map, batch means and biased batch variances."""
+def _empty_result(patches: Tensor, channels: int, dtype: torch.dtype) -> Tensor:
+    count, height, width, _ = patches.shape
+    shape = (count, channels, height // 2, width // 2)
+    return torch.empty(shape, dtype=dtype, memory_format=torch.channels_last)
+
+
+def _rows(maps: Tensor) -> Tensor:
+    """Return channels-last maps (n, out, H, W) as rows of pixels (n, H * W, out), a view."""
+    return maps.permute(0, 2, 3, 1).flatten(1, 2)
+
+
+class _ConvNormPoolRelu(torch.autograd.Function):
+    """Patches and the layers' parameters to the block's result, batch means and biased batch variances."""
 
     @staticmethod
     def forward(
-        ctx: Any, patches: Tensor, weight: Tensor, bias: Tensor, gamma: Tensor, beta: Tensor, eps: float
+        ctx: Any,
+        patches: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        gamma: Tensor,
+        beta: Tensor,
+        eps: float,
+        dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor, Tensor]:
         moments = _moments(patches)
         filters = _with_bias(weight, bias).double()
@@ -107,42 +141,40 @@ class _ConvNormPool(torch.autograd.Function):
         normalising = filters * scale[:, None]
         normalising[:, -1] += beta - scale * mean
 
-        pooled, positions = zip(
-            *(F.max_pool2d(part, 2, return_indices=True) for part in _maps(patches, normalising.float())),
-            strict=True,
-        )
-        ctx.save_for_backward(patches, moments, filters, mean, inverse, scale, *positions)
+        result = _empty_result(patches, len(filters), dtype)
+        winners = []
+        for part, maps in zip(result.split(_TOGETHER), _maps(patches, normalising.float()), strict=True):
+            pooled, positions = F.max_pool2d(maps, 2, return_indices=True)
+            part.copy_(pooled.relu_())
+            winners.append(positions)
+        ctx.save_for_backward(patches, result, moments, filters, mean, inverse, scale, *winners)
         ctx.weight_shape = weight.shape
         means, variances = mean.float(), variance.float()
         ctx.mark_non_differentiable(means, variances)
-        return torch.cat(pooled), means, variances
+        return result, means, variances
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
-        patches, moments, filters, mean, inverse, scale, *positions = ctx.saved_tensors
+        patches, result, moments, filters, mean, inverse, scale, *winners = ctx.saved_tensors
         with torch.autocast("cpu", enabled=False):
-            total = _gradient_moments(patches, grad.float(), positions)
+            total = _gradient_moments(patches, grad, result, winners)
         beta = total[:, -1]
         gamma = inverse * ((filters * total).sum(1) - mean * beta)
         normalised = inverse[:, None] * (filters @ moments - torch.outer(mean, moments[-1]))
         change = scale[:, None] * (total - torch.outer(beta, moments[-1]) - gamma[:, None] * normalised)
         weight = change[:, :-1].float().view(ctx.weight_shape)
-        return None, weight, change[:, -1].float(), gamma.float(), beta.float(), None
+        return None, weight, change[:, -1].float(), gamma.float(), beta.float(), None, None
 
 
-def _gradient_moments(patches: Tensor, grad: Tensor, positions: list[Tensor]) -> Tensor:
-    """Return Σ g p in float64, (out, patch size): the gradient at the positions that won their pooling window."""
-    channels, pixels = grad.shape[1], patches.shape[1] * patches.shape[2]
-    total = torch.zeros(channels, patches.shape[-1], dtype=torch.float64)
-    sparse = grad.new_empty(_TOGETHER, pixels, channels)
-    for part, piece, winners in zip(patches.split(_TOGETHER), grad.split(_TOGETHER), positions, strict=True):
-        filled = sparse[: len(part)].zero_()
-        filled.scatter_(1, _rows(winners), _rows(piece))
-        total += (part.view(-1, part.shape[-1]).T @ filled.view(-1, channels)).T
-    return total
-
-
-def _rows(maps: Tensor) -> Tensor:
-    """Return maps (N, out, H, W) as rows of pixels (N, H * W, out); a view for channels-last maps."""
-    return maps.permute(0, 2, 3, 1).flatten(1, 2)
+def _gradient_moments(patches: Tensor, grad: Tensor, result: Tensor, winners: list[Tensor]) -> Tensor:
+    """Return Σ g p in float64, (out, patch size), g the gradient at the winners of the pooling windows."""
+    channels, size = grad.shape[1], patches.shape[-1]
+    total = torch.zeros(size, channels, dtype=torch.float64)
+    memory = patches.new_empty(_TOGETHER, patches.shape[1] * patches.shape[2], channels)
+    pieces = zip(*(tensor.split(_TOGETHER) for tensor in (patches, grad, result)), winners, strict=True)
+    for part, upper, active, positions in pieces:
+        lower = memory[: len(part)].zero_()
+        lower.scatter_(1, _rows(positions), _rows(torch.where(active > 0, upper, 0).float()))
+        total += part.view(-1, size).T @ lower.view(-1, channels)
+    return total.T

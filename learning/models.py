@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from learning.errors import UnknownModelError
-from learning.first_block import conv_norm_pool
+from learning.first_block import conv_norm_pool_relu
 
 
 class ImageClassifier(nn.Module):
@@ -42,7 +42,13 @@ class BatchNorm2d(nn.BatchNorm2d):
         """Return the normalised maps, (N, channels, H, W)."""
         if self.training and maps.shape[0] * maps.shape[2] * maps.shape[3] == 1:
             return F.batch_norm(
-                maps, self.running_mean, self.running_var, self.weight, self.bias, training=False, eps=self.eps
+                maps,
+                self.running_mean,
+                self.running_var,
+                self.weight,
+                self.bias,
+                training=False,
+                eps=self.eps,
             )
         return super().forward(maps)
 
@@ -76,7 +82,7 @@ class FirstBlock(Block):
         differentiable = torch.is_grad_enabled() and (maps.requires_grad or not self.norm.training)
         if maps.device.type != "cpu" or not self.pool or differentiable:
             return super().forward(maps)
-        return F.relu(conv_norm_pool(maps, self.conv, self.norm), inplace=True)
+        return conv_norm_pool_relu(maps, self.conv, self.norm)
 
 
 class Cnn4(ImageClassifier):

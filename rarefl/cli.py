@@ -5,15 +5,19 @@ is installed must not be found first. So nothing of ours is imported before :fun
 root first on the path.
 """
 
+import hashlib
+import json
 import os
 import shlex
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, NoReturn
 
+import platformdirs
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -37,7 +41,7 @@ def check(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A value in place of the preset's.")
     ] = None,
 ) -> None:
-    """Check a run config and print every key of it, with where its value comes from."""
+    """Check a run config (conf/NAME.toml) and print every key of it, with where its value comes from."""
     from federation.config import default_run_config
     from federation.errors import ConfigError
     from rarefl import sweep_plan
@@ -53,8 +57,9 @@ def check(
     table = Table("key", "value", "from")
     for key in defaults:
         source = "--set" if key in given else preset.name if key in in_preset else "default"
-        table.add_row(key, _toml(config.flat()[key]), source, style=None if source != "default" else "dim")
-    Console().print(table, markup=False)
+        value = json.dumps(config.flat()[key], ensure_ascii=False)
+        table.add_row(key, value, source, style="dim" if source == "default" else None)
+    Console(markup=False, highlight=False).print(table)
 
 
 @app.command()
@@ -66,40 +71,82 @@ def sweep(
         typer.Option("--set", metavar="KEY=VALUE,...", help="A key to vary; several make a grid."),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="Such as 1-3 or 1,4,7; by default the preset's seed.", show_default=False)
+        str | None,
+        typer.Option(help="Such as 1-3 or 1,4,7; by default the preset's seed.", show_default=False),
     ] = None,
     federation_config: Annotated[
         str,
-        typer.Option(help="Passed on to flwr run, such as 'client-resources-num-cpus=2 init-args-num-cpus=8'."),
+        typer.Option(
+            help="Passed on to flwr run, such as 'client-resources-num-cpus=2 init-args-num-cpus=8'."
+        ),
     ] = "",
 ) -> None:
-    """Run a grid of run configs with several seeds, and tabulate what they found.
+    """Run a grid of run configs around a preset (conf/NAME.toml) with several seeds, and tabulate results.
 
     Finished runs are skipped, so the same command goes on after Ctrl-C or a failure.
     """
-    import hashlib
-
-    import platformdirs
-
     from rarefl import sweep as sweeping
     from rarefl.superlink import LocalSuperLink
     from rarefl.sweep_plan import plan_runs
 
-    _stop_cleanly_on_signals()
-    console = Console()
-    with _errors_in_one_line():
+    console = Console(markup=False, highlight=False)
+    with _errors_in_one_line(), _signals_like_ctrl_c():
         runs = plan_runs(preset, settings or [], seeds, out)
         folder = runs[0].out
         # Not inside --out: Flower would pack what lies there if --out is in the project.
         home = platformdirs.user_cache_path("rarefl") / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
         outcome = sweeping.run_sweep(
-            runs,
-            lambda: LocalSuperLink(home, folder / "superlink.log"),
-            console,
-            federation_config,
+            runs, lambda: LocalSuperLink(home, folder / "superlink.log"), console, federation_config
         )
-        sweeping.write_results(outcome, runs, shlex.join(_command(preset, out, settings, seeds)), console)
+        shutil.rmtree(home, ignore_errors=True)
+        options: list[tuple[str, str | None]] = [("--set", setting) for setting in settings or []]
+        options += [("--seeds", seeds), ("--out", str(out)), ("--federation-config", federation_config)]
+        words = [word for option, value in options if value for word in (option, value)]
+        command = shlex.join(["rarefl", "sweep", str(preset), *words])
+        sweeping.write_results(outcome, runs, command, console)
     if outcome.interrupted:
         raise typer.Exit(130)
     if outcome.failed:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _errors_in_one_line() -> Iterator[None]:
+    from federation.errors import RareflError
+
+    try:
+        yield
+    except RareflError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(1) from None
+
+
+@contextmanager
+def _signals_like_ctrl_c() -> Iterator[None]:
+    """Stop the run and the SuperLink as well when we are terminated or the terminal is closed."""
+
+    def interrupt(number: int, frame: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # nohup ignores the hang-up; that stays so.
+    numbers = [
+        number for name in names if signal.getsignal(number := getattr(signal, name)) != signal.SIG_IGN
+    ]
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def main() -> None:
+    """Start the command line; what the script ``rarefl`` calls."""
+    if not ((ROOT / "pyproject.toml").is_file() and (ROOT / "federation").is_dir()):
+        sys.exit(
+            "rarefl: this command works from a clone of the project (pip install -e .); "
+            f"{ROOT} has only the parts that other apps import"
+        )
+    sys.path.insert(0, str(ROOT))
+    app(prog_name="rarefl")

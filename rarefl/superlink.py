@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, NamedTuple, Self
@@ -105,7 +105,11 @@ class LocalSuperLink:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.stop()
+        try:
+            self.stop()
+        except KeyboardInterrupt:  # a second one, meant for whoever waits; nothing may stay behind
+            self.stop()
+            raise
         if not self._keep_home and error is None:
             shutil.rmtree(self.home, ignore_errors=True)
 
@@ -154,7 +158,7 @@ class LocalSuperLink:
                     on_line(line)
             command.wait()
             if run_id is None:
-                return RunOutcome(None, "refused", "\n".join(filter(None, lines)))
+                return RunOutcome(None, "refused", _error_text(lines))
             return self._wait_until_finished(run_id)
         except BaseException:
             if run_id is not None:
@@ -276,7 +280,9 @@ class LocalSuperLink:
             except SuperLinkError:
                 unanswered += 1
                 if not self.running:
-                    return RunOutcome(run_id, "lost", f"the SuperLink ended during the run; {self._log_tail()}")
+                    return RunOutcome(
+                        run_id, "lost", f"the SuperLink ended during the run; {self._log_tail()}"
+                    )
                 if unanswered == _STATUS_TRIES:
                     raise
             else:
@@ -333,6 +339,12 @@ def _plain_lines(stream: IO[str] | None) -> Iterable[str]:
     assert stream is not None
     for line in stream:
         yield _ANSI.sub("", line).rstrip()
+
+
+def _error_text(lines: Sequence[str]) -> str:
+    """Return Flower's error message, which it prints in a box; without a box everything it printed."""
+    boxed = [line.strip("│ ") for line in lines if line.startswith("│")]
+    return "\n".join(boxed or lines).strip()
 
 
 def _family(home: Path) -> list[psutil.Process]:

@@ -99,8 +99,12 @@ def run_sweep(
         waiting = [pair for pair in zip(runs, settings, strict=True) if pair[0].name not in skipped]
         _say(console, f"{len(runs)} runs in {out}: {len(skipped)} finished before, {len(waiting)} to do")
         if waiting:
-            with open_runner() as runner:
-                _run_all(waiting, runner, console, outcome)
+            try:
+                with open_runner() as runner:
+                    _run_all(waiting, runner, console, outcome)
+            except KeyboardInterrupt:
+                outcome.interrupted = True
+                _say(console, "stopped; the same command goes on from here")
         order = [run.name for run in runs]
         outcome.finished.sort(key=lambda pair: order.index(pair[0].name))
     return outcome
@@ -121,9 +125,10 @@ def write_results(outcome: SweepOutcome, runs: Sequence[PlannedRun], command: st
         Where the table goes.
     """
     out = runs[0].out
-    rows = result_rows(outcome.finished)
+    keys = list(runs[0].varied)
+    rows = result_rows(outcome.finished, keys)
     rows.to_csv(out / "results.csv", index=False)
-    table = grid_table(rows, list(runs[0].varied))
+    table = grid_table(rows, keys)
     parts = [
         "# Results of a sweep",
         f"    {command}",
@@ -148,23 +153,16 @@ def _run_all(
         _move_aside(run, console)
         _say(console, f"{label}: started")
         start = time.monotonic()
-        try:
-            summary, reason = _run_one(run, settings, runner, console)
-        except KeyboardInterrupt:
-            _say(console, f"{label}: stopped; the same command goes on from here")
-            outcome.interrupted = True
-            return
+        summary, reason = _run_one(run, settings, runner, console)
         durations.append(time.monotonic() - start)
         left = timedelta(seconds=round(sum(durations) / len(durations) * (len(waiting) - place)))
         elapsed = timedelta(seconds=round(durations[-1]))
         if summary is None:
             outcome.failed[run.name] = reason
-            _say(console, f"{label}: FAILED after {elapsed}: {reason} (log: {run.log_file})")
+            _say(console, f"{label}: FAILED after {elapsed}, about {left} left: {reason}; see {run.log_file}")
         else:
             outcome.finished.append((run, summary))
-            _say(console, f"{label}: finished in {elapsed}")
-        if place < len(waiting):
-            _say(console, f"about {left} left")
+            _say(console, f"{label}: finished in {elapsed}, about {left} left")
 
 
 def _run_one(
@@ -212,7 +210,7 @@ def _refuse_other_config(run: PlannedRun) -> None:
         stored = flatten(tomllib.loads(run.config_file.read_text(encoding="utf-8")))
     except (OSError, ValueError):
         raise SweepError(
-            f"{run.folder} is there, but {run.config_file.name} beside it, with its run config, is not readable; "
+            f"{run.folder} is there, but its run config {run.config_file.name} beside it cannot be read; "
             "move the folder away or choose another --out"
         ) from None
     if differences := _differences(stored, run.config.flat()):

@@ -197,11 +197,15 @@ def federation_config(text: str, clients: int) -> str:
         if key not in _FEDERATION_KEYS:
             near = difflib.get_close_matches(key, _FEDERATION_KEYS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(_FEDERATION_KEYS)}"
-            raise ConfigError(f"--federation-config: {key} is not a key of Flower's federation config; {hint}")
+            raise ConfigError(
+                f"--federation-config: {key} is not a key of Flower's federation config; {hint}"
+            )
         if key == "num-supernodes":
             raise ConfigError("--federation-config cannot set num-supernodes; it follows data.clients")
         if key.endswith("num-cpus") and not re.fullmatch(r"0*[1-9]\d*", value):
-            raise ConfigError(f"--federation-config: {key}={value} is not allowed: it must be a whole number from 1")
+            raise ConfigError(
+                f"--federation-config: {key}={value} is not allowed: it must be a whole number from 1"
+            )
         pairs[key] = value if re.fullmatch(r"[\d.]+|true|false", value) else f'"{value}"'
     return " ".join(f"{key}={value}" for key, value in pairs.items())
 

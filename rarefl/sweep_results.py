@@ -1,4 +1,4 @@
-"""What a sweep found: a row per run and label round, and the mean over seeds per grid point and label ratio."""
+"""What a sweep found: a row per run and label round, and means over seeds per grid point and label ratio."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,13 +31,17 @@ _ROUND_COLUMNS = (
 )
 
 
-def result_rows(summaries: Sequence[tuple[PlannedRun, Mapping[str, Any]]]) -> pd.DataFrame:
+def result_rows(
+    summaries: Sequence[tuple[PlannedRun, Mapping[str, Any]]], keys: Sequence[str]
+) -> pd.DataFrame:
     """Return one row per run and label round.
 
     Parameters
     ----------
     summaries
         Finished runs of one sweep with the content of their ``summary.json``.
+    keys
+        The varied keys.
 
     Returns
     -------
@@ -45,7 +49,6 @@ def result_rows(summaries: Sequence[tuple[PlannedRun, Mapping[str, Any]]]) -> pd
         Columns ``run``, the varied keys, ``seed``, the numbers of a label round (missing ones are NaN), and
         ``seconds``, which is the whole run's.
     """
-    keys = list(summaries[0][0].varied) if summaries else []
     rows = [
         {"run": run.name, **run.varied, "seed": run.seed}
         | {column: label_round.get(column) for column in _ROUND_COLUMNS}

@@ -13,9 +13,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedProx, FedYogi, Strategy
 
-from fedraw_app.errors import SettingError, UnknownNameError, WeightError
+from fedraw_app.errors import SettingError, WeightError
 from fedraw_app.randomness import generator
 from fedraw_app.strategies.arrays import is_buffer, restore_dtype
+from fedraw_app.tables import look_up
 
 
 class PlainBuffers(FedAvg):
@@ -168,14 +169,13 @@ def build_synchronous(
     buffer_keys, participation, seed, sites
         See ``PlainBuffers``.
     """
-    if name not in SYNCHRONOUS:
-        raise UnknownNameError(f"no synchronous strategy '{name}'; there are {', '.join(SYNCHRONOUS)}")
+    constructor = look_up(SYNCHRONOUS, name, "synchronous strategy")
     own: dict[str, float] = {}
     if name == "fedprox":
         own["proximal_mu"] = proximal_mu
     elif name in ("fedadam", "fedyogi"):
         own["eta"] = server_lr
-    return SYNCHRONOUS[name](
+    return constructor(
         buffer_keys=buffer_keys,
         participation=participation,
         seed=seed,

@@ -17,7 +17,7 @@ from federation.failures import (
     unusable_train_reply,
 )
 
-RAY = """<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'\x1b[36mray::ClientAppActor.run()\x1b[39m (pid=5, ip=1.2)
+RAY = """<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'\x1b[36mray::Actor.run()\x1b[39m (pid=5)
          ^^^^^^^^
 ValueError: invalid literal for int() with base 10: 'x'
 
@@ -79,6 +79,19 @@ def test_the_reason_in_deployment_is_the_exception_alone() -> None:
 )
 def test_kinds_follow_flowers_codes(code: int, reason: str, kind: str) -> None:
     assert explain_error(Error(code, reason))[1] == kind
+
+
+def test_of_a_dead_actor_the_cause_is_kept() -> None:
+    text = (
+        "<class 'ray.exceptions.ActorDiedError'>:<'The actor died unexpectedly before finishing this task.\n"
+        "\tclass_name: ClientAppActor\n\tactor_id: c22d\n\tpid: 5757\n\tip: 192.0.2.2\n"
+        "The actor is dead because its worker process has died.'>"
+    )
+    assert explain_error(Error(0, text)) == (
+        "ActorDiedError: The actor died unexpectedly before finishing this task. "
+        "The actor is dead because its worker process has died.",
+        "dead worker",
+    )
 
 
 def test_an_error_without_a_reason_tells_its_code() -> None:

@@ -14,10 +14,10 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.inprocess import InProcessGrid
 
 from federation.errors import AllClientsFailedError, DeadWorkerError, RareflError
 from federation.grid import ClientGrid, Site
+from tests.inprocess import InProcessGrid
 
 SHAPES = {"weight": (4, 3), "bias": (3,)}
 
@@ -73,7 +73,7 @@ def train_request(node_id: int, server_round: int = 1) -> Message:
 
 
 class UnreliableGrid(InProcessGrid):
-    """Repeats replies, mixes in old ones, shuffles and delays them by a seed; those of ``lost`` nodes never come.
+    """Repeats replies, mixes in old ones, shuffles and delays them by a seed; ``lost`` nodes never answer.
 
     ``simulated`` chooses what happens to messages for unknown nodes: left out, or answered with "".
     """
@@ -408,7 +408,7 @@ def test_fed_avg_goes_on_without_a_bad_client(kind: str, reason: str) -> None:
     ]
 
 
-def test_flowers_interface_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flowers_interface_is_passed_on() -> None:
     inner = InProcessGrid(client_app(), 1)
     grid = ClientGrid(inner)
     run = object()

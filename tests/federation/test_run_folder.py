@@ -84,7 +84,7 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(Path, "write_text", refuse)
     with pytest.raises(
-        RunFolderError, match="cannot write to .*Permission denied.*user who runs the SuperLink"
+        RunFolderError, match=r"cannot write to .*Permission denied.*user who runs the SuperLink"
     ):
         RunFolder.create(str(tmp_path), "fairfal", "digits")
 

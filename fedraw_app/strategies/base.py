@@ -1,0 +1,452 @@
+"""What every asynchronous strategy has in common: its settings, and the places where they differ."""
+
+import logging
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, get_args
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedraw_app.clock import Clock, WallClock
+from fedraw_app.errors import CheckpointError, SettingError, StrategyError
+from fedraw_app.label_coverage import LabelCoverage
+from fedraw_app.randomness import generator
+from fedraw_app.strategies import aggregation
+from fedraw_app.strategies.aggregation import Arrays, Normalisation
+from fedraw_app.strategies.buffer import Buffer, Entry, Keep
+from fedraw_app.strategies.events import EventSink
+from fedraw_app.strategies.influence import Influence
+from fedraw_app.strategies.loop import AsynchronousRun
+from fedraw_app.strategies.metrics import MetricsAggregation, average_metrics
+from fedraw_app.strategies.roster import Policy, Roster
+from fedraw_app.strategies.staleness import Polynomial, StalenessFunction, staleness_factors
+
+LOGGER = logging.getLogger("flwr.fedraw")
+
+
+class AsynchronousStrategy(Strategy):
+    """A strategy without rounds: clients work all the time, and every full buffer makes a version.
+
+    Started as Flower's strategies are, with ``start(...)``, where ``num_rounds`` is the number of versions. A
+    version is made of ``buffer_size`` updates, ``w <- w + server_lr * sum_i p_i s(tau_i) D_i``: D_i is the
+    client's change of the arrays that it was sent, tau_i the number of versions published since it was sent
+    them, and p the weights, normalised over the buffer before s is applied.
+
+    Parameters
+    ----------
+    buffer_size : int
+        Updates that make a version.
+    concurrency : int
+        Most jobs in flight. Fewer nodes than that work with less.
+    server_lr : float
+        Learning rate of the server.
+    weigh_by : str
+        ``uniform``, or ``examples`` (the metric ``weighted_by_key``).
+    staleness : callable
+        s, a function of tau; see ``strategies.staleness``.
+    max_staleness : int or None
+        An update older than that at its arrival is dropped.
+    normalise : str
+        ``entries``, ``buffer`` or ``weights``; see ``aggregation.coefficients``.
+    clock : Clock or None
+        ``VirtualClock`` for reproducible simulation; ``WallClock`` (default) takes arrivals as they come.
+    dispatch : str
+        Who gets a free place: ``available``, who waits longest; ``random``, a seeded choice.
+    seed : int
+        Seed of the dispatch and of the choice of clients for evaluation.
+    sites : mapping of int to str or None
+        Name of each node. Order, draws and logs go by name. None names nodes by the order of their ids, which
+        Flower draws anew in each run; name them for runs that repeat exactly.
+    buffer_keys : collection of str or None
+        Arrays that no gradient moves, such as ``dict(module.named_buffers())``; None takes the names of batch
+        normalisation.
+    job_timeout : float or None
+        Seconds after which a job counts as failed; None takes ``timeout`` of ``start`` on a wall clock and no
+        limit on a virtual one.
+    min_available_nodes : int
+        Nodes to wait for at the start.
+    node_timeout : float
+        Real seconds to wait for nodes: at the start, and on a wall clock when all are gone.
+    retry_after, retry_limit : float
+        Seconds that a client pauses after its first failure, doubled with each further one in a row, and the
+        most.
+    give_up_after : int
+        The run stops when every client has failed so many times in a row.
+    fraction_evaluate : float
+        Share of the clients that evaluate; 0 evaluates at no client.
+    evaluate_every : int
+        Versions between evaluations, at the server and at clients; the last version is always evaluated. On
+        a wall clock clients evaluate the last version only: earlier they would be kept from training.
+    weighted_by_key, arrayrecord_key, configrecord_key : str
+        Keys in messages, as in Flower's strategies.
+    train_metrics_aggr_fn, evaluate_metrics_aggr_fn : callable or None
+        Average the metrics of the updates of a version, and of an evaluation, as in Flower's strategies.
+    coverage_key : str
+        Metric with a client's label coverage: a list with a 1 for each label it holds. Clients need not send it.
+    label_coverage : mapping of str to sequence of int or None
+        Label coverage of sites that is known at the start.
+    rare_sites : collection of str or None
+        The rare group whose influence is measured; None takes the sites that hold rare labels by coverage.
+    events : list or callable or None
+        Where the records of the event log go.
+    on_step : callable or None
+        Called with the strategy after each event; ``state_dict`` is valid then.
+    timing_only : bool
+        Run the schedule without any message (virtual clock): shows participation before anybody trains.
+    """
+
+    keep: Keep = "off"
+
+    def __init__(
+        self,
+        *,
+        buffer_size: int = 4,
+        concurrency: int = 10,
+        server_lr: float = 1.0,
+        weigh_by: str = "uniform",
+        staleness: StalenessFunction | None = None,
+        max_staleness: int | None = None,
+        normalise: Normalisation = "entries",
+        clock: Clock | None = None,
+        dispatch: Policy = "available",
+        seed: int = 0,
+        sites: Mapping[int, str] | None = None,
+        buffer_keys: Collection[str] | None = None,
+        job_timeout: float | None = None,
+        min_available_nodes: int = 2,
+        node_timeout: float = 60.0,
+        retry_after: float = 1.0,
+        retry_limit: float = 60.0,
+        give_up_after: int = 5,
+        fraction_evaluate: float = 0.0,
+        evaluate_every: int = 1,
+        weighted_by_key: str = "num-examples",
+        arrayrecord_key: str = "arrays",
+        configrecord_key: str = "config",
+        train_metrics_aggr_fn: MetricsAggregation | None = None,
+        evaluate_metrics_aggr_fn: MetricsAggregation | None = None,
+        coverage_key: str = "label-coverage",
+        label_coverage: Mapping[str, Sequence[int]] | None = None,
+        rare_sites: Collection[str] | None = None,
+        events: EventSink | None = None,
+        on_step: Callable[["AsynchronousStrategy"], None] | None = None,
+        timing_only: bool = False,
+    ) -> None:
+        self.buffer_size = buffer_size
+        self.concurrency = concurrency
+        self.server_lr = server_lr
+        self.weigh_by = weigh_by
+        self.staleness = staleness or Polynomial(0.5)
+        self.max_staleness = max_staleness
+        self.normalise = normalise
+        self.clock = clock or WallClock()
+        self.dispatch = dispatch
+        self.seed = seed
+        self.sites = sites
+        self.buffer_keys = buffer_keys
+        self.job_timeout = job_timeout
+        self.min_available_nodes = min_available_nodes
+        self.node_timeout = node_timeout
+        self.retry_after = retry_after
+        self.retry_limit = retry_limit
+        self.give_up_after = give_up_after
+        self.fraction_evaluate = fraction_evaluate
+        self.evaluate_every = evaluate_every
+        self.weighted_by_key = weighted_by_key
+        self.arrayrecord_key = arrayrecord_key
+        self.configrecord_key = configrecord_key
+        self.train_metrics_aggr_fn = train_metrics_aggr_fn or average_metrics
+        self.evaluate_metrics_aggr_fn = evaluate_metrics_aggr_fn or average_metrics
+        self.coverage_key = coverage_key
+        self.label_coverage = label_coverage
+        self.rare_sites = rare_sites
+        self.events = events
+        self.on_step = on_step
+        self.timing_only = timing_only
+        self.coverage = LabelCoverage(label_coverage)
+        self._run: AsynchronousRun | None = None
+        self._resume: tuple[dict[str, np.ndarray], dict[str, Any]] | None = None
+        self._check_settings()
+
+    def _check_settings(self) -> None:
+        for setting, least in (("buffer_size", 1), ("concurrency", 1), ("min_available_nodes", 1)):
+            _check(setting, getattr(self, setting), getattr(self, setting) >= least, f"at least {least}")
+        for setting in ("give_up_after", "evaluate_every"):
+            _check(setting, getattr(self, setting), getattr(self, setting) >= 1, "at least 1")
+        for setting in ("server_lr", "retry_after", "retry_limit"):
+            value = getattr(self, setting)
+            _check(setting, value, value > 0 and math.isfinite(value), "a finite number above 0")
+        _check("seed", self.seed, self.seed >= 0, "not negative")
+        _check("weigh_by", self.weigh_by, self.weigh_by in ("uniform", "examples"), "'uniform' or 'examples'")
+        for setting, kind in (("normalise", Normalisation), ("dispatch", Policy)):
+            allowed = get_args(kind)
+            _check(setting, getattr(self, setting), getattr(self, setting) in allowed, f"one of {allowed}")
+        _check(
+            "max_staleness",
+            self.max_staleness,
+            (self.max_staleness or 0) >= 0,
+            "None or a number of versions",
+        )
+        _check("job_timeout", self.job_timeout, (self.job_timeout or 1) > 0, "None or seconds above 0")
+        _check(
+            "fraction_evaluate",
+            self.fraction_evaluate,
+            0 <= self.fraction_evaluate <= 1,
+            "a share of the clients",
+        )
+        if self.timing_only and not self.clock.virtual:
+            raise SettingError("timing_only needs a VirtualClock: without messages only computed time passes")
+
+    # ----------------------------------------------------------------------------------------------------------
+    # What strategies differ in
+    # ----------------------------------------------------------------------------------------------------------
+    def begin(self) -> None:
+        """Forget what earlier runs left in the strategy."""
+        self.coverage = LabelCoverage(self.label_coverage)
+
+    def make_buffer(self) -> Buffer:
+        """Return an empty buffer; ``keep`` says what a second update of a client does to the first."""
+        return Buffer(self.keep)
+
+    def received(self, entry: Entry, sent: Arrays) -> None:
+        """Take note of an update that came in, trained from ``sent``, before anything else is done with it."""
+        if self.coverage_key in entry.metrics:
+            self.coverage.update(entry.site, entry.metrics[self.coverage_key])
+
+    def is_ready(self, buffer: Buffer, roster: Roster) -> bool:
+        """Tell whether the buffer makes a version now.
+
+        That is at ``buffer_size`` updates. With one place a client, and fewer clients than that who can be
+        expected to send one, it is when each of them has.
+        """
+        if len(buffer) >= self.buffer_size:
+            return True
+        return len(buffer) > 0 and self.keep != "off" and self._cycle_is_over(buffer, roster)
+
+    def _cycle_is_over(self, buffer: Buffer, roster: Roster) -> bool:
+        expected = roster.reachable()
+        return len(expected | buffer.sites) < self.buffer_size and expected <= buffer.sites
+
+    def base_weights(self, entries: Sequence[Entry]) -> np.ndarray:
+        """Return q, the weights by ``weigh_by``, (k,), normalised."""
+        if self.weigh_by == "uniform":
+            return np.full(len(entries), 1.0 / len(entries))
+        return aggregation.normalised(np.array([entry.examples or 0.0 for entry in entries]))
+
+    def weights(self, entries: Sequence[Entry], taus: Sequence[int]) -> np.ndarray:
+        """Return p, the weights of updates before staleness, (k,); they need not be normalised."""
+        return self.base_weights(entries)
+
+    def coefficients(self, entries: Sequence[Entry], taus: Sequence[int]) -> np.ndarray:
+        """Return what each update is multiplied with, (k,): ``p s`` by the kind of normalisation."""
+        return aggregation.coefficients(
+            self.weights(entries, taus),
+            staleness_factors(self.staleness, taus),
+            self.normalise,
+            self.buffer_size,
+        )
+
+    def update(self, arrays: Arrays, entries: Sequence[Entry], factors: np.ndarray) -> Arrays:
+        """Return the arrays of the next version from the present ones and the buffer.
+
+        Parameters
+        ----------
+        arrays : dict of str to ndarray
+            Present version; left as it is.
+        entries : sequence of Entry
+            Updates in the order of sites.
+        factors : (k,) float
+            What ``coefficients`` gave.
+        """
+        step = {
+            key: aggregation.weighted_sum(factors, [entry.deltas[key] for entry in entries])
+            for key in entries[0].deltas
+        }
+        return self.apply(arrays, step, entries, factors)
+
+    def apply(self, arrays: Arrays, step: Arrays, entries: Sequence[Entry], factors: np.ndarray) -> Arrays:
+        """Return ``w + server_lr * step`` for parameters, and the mix of values for buffers."""
+        buffers = {key: value for key, value in arrays.items() if key not in step}
+        mixed = aggregation.mix_buffers(buffers, [entry.values for entry in entries], factors, self.server_lr)
+        return {
+            key: aggregation.add_scaled(value, step[key], self.server_lr) if key in step else mixed[key]
+            for key, value in arrays.items()
+        }
+
+    def rare_group(self) -> Collection[str]:
+        """Return the sites whose influence is measured against that of all."""
+        return self.coverage.rare_sites() if self.rare_sites is None else self.rare_sites
+
+    def contributions(self, entries: Sequence[Entry], factors: np.ndarray) -> dict[str, float]:
+        """Return the weight of each site in the step of a flush, for the measures of influence."""
+        result: dict[str, float] = {}
+        for entry, factor in zip(entries, factors, strict=True):
+            result[entry.site] = result.get(entry.site, 0.0) + float(factor)
+        return result
+
+    def own_state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return what the strategy itself remembers between flushes, as arrays and JSON."""
+        return {}, {}
+
+    def restore_own_state(self, arrays: dict[str, np.ndarray], state: dict[str, Any]) -> None:
+        """Go back to a state of ``own_state``."""
+
+    # ----------------------------------------------------------------------------------------------------------
+    # Flower's interface
+    # ----------------------------------------------------------------------------------------------------------
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int = 3,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Run until ``num_rounds`` versions are published.
+
+        Parameters
+        ----------
+        grid : Grid
+            Flower's grid.
+        initial_arrays : ArrayRecord
+            Version 0; after ``load_state`` the arrays of the checkpoint take its place.
+        num_rounds : int
+            Versions to publish, counted from 0 also after ``load_state``.
+        timeout : float
+            Real seconds to wait for one reply.
+        train_config, evaluate_config : ConfigRecord or None
+            What clients get with each job. ``server-round`` (version + 1) and ``job`` (count of the client's
+            jobs) are added to a copy of it.
+        evaluate_fn : callable or None
+            Server-side evaluation of a version. On a wall clock it runs in a thread of its own, so that no
+            arrival waits for it.
+
+        Returns
+        -------
+        AsynchronousResult
+            Flower's result with versions for rounds, and the measures of influence.
+
+        Raises
+        ------
+        RunStoppedError
+            The run cannot go on; the error keeps what was aggregated so far.
+        """
+        self.begin()
+        self._run = AsynchronousRun(
+            self, grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
+        )
+        if self._resume is not None:
+            self._run.restore(*self._resume)
+            self._resume = None
+        self.summary()
+        return self._run.complete()
+
+    def summary(self) -> None:
+        """Log the settings in one line."""
+        LOGGER.info(
+            "%s: buffer size %d, concurrency %d, server learning rate %g, weights %s, staleness %s, %s",
+            type(self).__name__,
+            self.buffer_size,
+            self.concurrency,
+            self.server_lr,
+            self.weigh_by,
+            self.staleness,
+            type(self.clock).__name__,
+        )
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Refuse: there are no rounds to configure."""
+        raise StrategyError(
+            f"{type(self).__name__} has no rounds: call its own start(). Wrappers that run rounds of their own, as "
+            "Flower's differential privacy does, cannot drive it; use LocalDpMod in the ClientApp instead"
+        )
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Refuse, as ``configure_train`` does."""
+        raise StrategyError(f"{type(self).__name__} has no rounds: call its own start()")
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Return one message for each client that evaluates: a seeded share, by name."""
+        nodes = sorted(grid.get_node_ids(), key=lambda node: ((self.sites or {}).get(node, ""), node))
+        count = round(self.fraction_evaluate * len(nodes))
+        if self.fraction_evaluate > 0:
+            count = max(1, count)
+        rng = generator(self.seed, "evaluation", server_round)
+        chosen = sorted(rng.choice(len(nodes), size=count, replace=False).tolist()) if nodes else []
+        return [
+            Message(
+                RecordDict(
+                    {
+                        self.arrayrecord_key: arrays,
+                        self.configrecord_key: ConfigRecord({**config, "server-round": server_round}),
+                    }
+                ),
+                dst_node_id=nodes[i],
+                message_type=MessageType.EVALUATE,
+            )
+            for i in chosen
+        ]
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Return the average of the metrics of the replies that have content."""
+        contents = [reply.content for reply in replies if reply.has_content()]
+        return self.evaluate_metrics_aggr_fn(contents, self.weighted_by_key) if contents else None
+
+    # ----------------------------------------------------------------------------------------------------------
+    # State
+    # ----------------------------------------------------------------------------------------------------------
+    @property
+    def version(self) -> int:
+        """Versions published in the present run."""
+        return 0 if self._run is None else self._run.versions.current
+
+    @property
+    def number_of_clients(self) -> int:
+        """Clients known in the present run."""
+        return 0 if self._run is None else len(self._run.roster.clients)
+
+    @property
+    def influence(self) -> Influence:
+        """Counts of the present run."""
+        return Influence() if self._run is None else self._run.influence
+
+    def state_dict(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return the state of the run as named arrays and a dictionary for JSON.
+
+        Valid within ``on_step`` and after ``start``. Jobs in flight are in it as what was sent: on a virtual
+        clock they are sent again after a restart.
+        """
+        if self._run is None:
+            raise CheckpointError("there is no run to save: call state_dict within on_step, or after start()")
+        return self._run.state()
+
+    def load_state(self, arrays: dict[str, np.ndarray], state: dict[str, Any]) -> None:
+        """Let the next ``start`` go on from a state of ``state_dict``.
+
+        Raises
+        ------
+        CheckpointError
+            The state is of another strategy.
+        """
+        if state.get("strategy") != type(self).__name__:
+            raise CheckpointError(
+                f"the checkpoint is of {state.get('strategy')}, this is {type(self).__name__}; resume with the "
+                "strategy that wrote it"
+            )
+        self._resume = (arrays, state)
+
+
+def _check(setting: str, value: object, fine: bool, allowed: str) -> None:
+    if not fine:
+        raise SettingError(f"{setting} is {value!r}; it must be {allowed}")

@@ -1,0 +1,432 @@
+"""The loop of an asynchronous run, which owns all of its state.
+
+One tick of the clock at a time: an arrival feeds the buffer, a full buffer makes a version, and when nothing is
+left of the present instant the free clients get the present version.
+"""
+
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+
+from fedraw_app.clock import Job, Tick, TickKind
+from fedraw_app.errors import RunStoppedError
+from fedraw_app.mailbox import Mailbox
+from fedraw_app.strategies import checkpoint
+from fedraw_app.strategies.aggregation import Arrays
+from fedraw_app.strategies.buffer import Entry
+from fedraw_app.strategies.evaluation import EvaluateFunction, ServerEvaluation
+from fedraw_app.strategies.events import Event, as_callback
+from fedraw_app.strategies.influence import Influence
+from fedraw_app.strategies.replies import ReplyError, Update, read_update
+from fedraw_app.strategies.result import AsynchronousResult
+from fedraw_app.strategies.roster import Client, Roster
+from fedraw_app.strategies.versions import VersionStore
+
+if TYPE_CHECKING:
+    from fedraw_app.strategies.base import AsynchronousStrategy
+
+LOGGER = logging.getLogger("flwr.fedraw")
+
+# Seconds between looks at the connected nodes on a wall clock.
+NODE_POLL = 5.0
+# Doublings after which a pause grows no further, whatever its limit.
+MOST_DOUBLINGS = 30
+
+
+class AsynchronousRun:
+    """One run: clients, versions, jobs in flight, buffer, and what became of every update."""
+
+    def __init__(
+        self,
+        strategy: "AsynchronousStrategy",
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_versions: int,
+        timeout: float,
+        train_config: ConfigRecord | None,
+        evaluate_config: ConfigRecord | None,
+        evaluate_fn: EvaluateFunction | None,
+    ) -> None:
+        self.strategy = strategy
+        self.grid = grid
+        self.num_versions = num_versions
+        self.timeout = timeout
+        self.train_config = ConfigRecord() if train_config is None else train_config
+        self.evaluate_config = ConfigRecord() if evaluate_config is None else evaluate_config
+        self.clock = strategy.clock
+        self.clock.reset()
+        self.mailbox = Mailbox(grid)
+        self.roster = Roster(strategy.dispatch, strategy.seed, strategy.sites)
+        self.versions = VersionStore({key: array.numpy() for key, array in initial_arrays.items()})
+        self.buffer = strategy.make_buffer()
+        self.jobs: dict[int, Job] = {}
+        self.influence = Influence()
+        self.train_metrics: dict[int, MetricRecord] = {}
+        self.client_metrics: dict[int, MetricRecord] = {}
+        self.evaluation = ServerEvaluation(evaluate_fn, background=not self.clock.virtual)
+        self.sequence = 0
+        self.draws = 0
+        self.resumed = False
+        self.emit = as_callback(strategy.events)
+        self._warned: set[str] = set()
+        self._look_at_nodes = True
+        self._looked_at = -math.inf
+
+    # ----------------------------------------------------------------------------------------------------------
+    # From start to end
+    # ----------------------------------------------------------------------------------------------------------
+    def complete(self) -> AsynchronousResult:
+        """Run to the last version and return the result."""
+        try:
+            self._wait_for_nodes()
+            self._refresh_nodes()
+            if self.resumed:
+                for job in self.jobs.values():
+                    self._send(job)
+            else:
+                self.evaluation.submit(0, self.versions.record(0))
+            while self.versions.current < self.num_versions:
+                self._step()
+            self._end()
+        finally:
+            self.evaluation.close()
+        return self.outcome()
+
+    def _step(self) -> None:
+        """Fill the free places if the instant is over, and take the next tick."""
+        if not self.clock.more_now():
+            self._refresh_nodes()
+            self._dispatch()
+            if not self.jobs and not self.clock.pending():
+                self._wait_for_anybody()
+                return
+        happened = self.clock.next(self.mailbox, self.jobs, self.timeout)
+        self.evaluation.collect()
+        if happened is None:
+            return
+        tick, reply = happened
+        if tick.kind is TickKind.WAKE:
+            self.roster.free(tick.site, self.clock.now)
+        else:
+            self._end_job(self.jobs.pop(tick.sequence), tick, reply)
+        if self.strategy.is_ready(self.buffer, self.roster):
+            self._flush()
+        if self.strategy.on_step is not None:
+            self.strategy.on_step(self.strategy)
+
+    def _end(self) -> None:
+        """Abandon what is in flight, and leave the nodes free where that takes computed time only."""
+        for entry in self.buffer:
+            self._log("leave", entry.site, entry.job, entry.version)
+        for job in self.jobs.values():
+            self._log("abandon", job.site, job.number, job.version)
+        if self.clock.virtual:
+            self.mailbox.drain(self.timeout)
+        elif self.versions.current:
+            self._evaluate_clients(self.versions.current)
+        self.evaluation.collect(wait=True)
+
+    def outcome(self) -> AsynchronousResult:
+        """Return the result so far."""
+        return AsynchronousResult(
+            arrays=self.versions.record(self.versions.current),
+            train_metrics_clientapp=self.train_metrics,
+            evaluate_metrics_clientapp=self.client_metrics,
+            evaluate_metrics_serverapp=self.evaluation.results,
+            influence=self.influence.summary(
+                clients=self.roster.clients,
+                rare=self.strategy.rare_group(),
+                left_over=len(self.buffer),
+                in_flight=len(self.jobs),
+            ),
+        )
+
+    # ----------------------------------------------------------------------------------------------------------
+    # Nodes
+    # ----------------------------------------------------------------------------------------------------------
+    def _wait_for_nodes(self) -> None:
+        """Wait until enough nodes are connected to begin with."""
+        wanted = max(self.strategy.min_available_nodes, len(self.roster.clients))
+        end = time.monotonic() + self.strategy.node_timeout
+        while len(nodes := list(self.grid.get_node_ids())) < wanted and time.monotonic() < end:
+            time.sleep(0.1)
+        if len(nodes) < self.strategy.min_available_nodes:
+            raise RunStoppedError(
+                f"{len(nodes)} nodes are connected after {self.strategy.node_timeout:g} s, "
+                f"min_available_nodes is {self.strategy.min_available_nodes}; start more nodes or ask for fewer",
+                self.outcome(),
+            )
+
+    def _refresh_nodes(self) -> None:
+        """Look at the connected nodes: first, after a failure, and from time to time on a wall clock."""
+        due = not self.clock.virtual and self.clock.now - self._looked_at >= NODE_POLL
+        if self._look_at_nodes or due:
+            self.roster.refresh(self.grid.get_node_ids(), self.clock.now)
+            self._look_at_nodes = False
+            self._looked_at = self.clock.now
+
+    def _wait_for_anybody(self) -> None:
+        """Nothing is in flight and nobody can take a job: wait for nodes where time is real, else stop."""
+        end = time.monotonic() + (0.0 if self.clock.virtual else self.strategy.node_timeout)
+        while time.monotonic() < end:
+            self.roster.refresh(self.grid.get_node_ids(), self.clock.now)
+            if self.roster.reachable():
+                return
+            time.sleep(min(1.0, self.strategy.node_timeout / 10))
+        raise RunStoppedError(
+            f"no client can take a job at version {self.versions.current} of {self.num_versions}: of "
+            f"{len(self.roster.clients)} clients none is connected and available; nothing is in flight",
+            self.outcome(),
+        )
+
+    # ----------------------------------------------------------------------------------------------------------
+    # Dispatch
+    # ----------------------------------------------------------------------------------------------------------
+    def _dispatch(self) -> None:
+        """Give jobs to free clients while there are free places."""
+        while len(self.jobs) < self.strategy.concurrency:
+            client = self.roster.next(self.draws)
+            if client is None:
+                return
+            self.draws += 1
+            at = self.clock.available_at(client.site, client.attempts)
+            client.attempts += 1
+            if at <= self.clock.now:
+                self._begin_job(client)
+            elif math.isinf(at):
+                client.state = "off"
+            else:
+                client.state = "waiting"
+                self._pause(client.site, at)
+
+    def _begin_job(self, client: Client) -> None:
+        assert client.node is not None
+        limit = self.strategy.job_timeout
+        if limit is None:
+            limit = math.inf if self.clock.virtual else self.timeout
+        job = Job(
+            site=client.site,
+            node=client.node,
+            number=client.jobs,
+            version=self.versions.current,
+            sequence=self._next_sequence(),
+            started=self.clock.now,
+            deadline=self.clock.now + limit,
+        )
+        client.jobs += 1
+        client.state = "busy"
+        self.versions.acquire(job.version)
+        self._log("dispatch", job.site, job.number, job.version)
+        if self._send(job):
+            self.jobs[job.sequence] = job
+            self.clock.begin(job)
+        else:
+            self.versions.release(job.version)
+            self._fail(job, "unreachable", f"no message can be pushed to node {job.node}")
+
+    def _send(self, job: Job) -> bool:
+        """Send a job's message to the client's node now, and tell whether that was possible."""
+        node = self.roster.clients[job.site].node
+        if self.strategy.timing_only or node is None:
+            return node is not None
+        content = RecordDict(
+            {
+                self.strategy.arrayrecord_key: self.versions.record(job.version),
+                self.strategy.configrecord_key: ConfigRecord(
+                    {**self.train_config, "server-round": job.version + 1, "job": job.number}
+                ),
+            }
+        )
+        ttl = None if self.clock.virtual else job.deadline - job.started
+        message_id = self.mailbox.send(Message(content, node, MessageType.TRAIN, ttl=ttl))
+        job.node, job.message_id = node, message_id or ""
+        return message_id is not None
+
+    def _pause(self, site: str, until: float) -> None:
+        self.clock.wake(Tick(until, TickKind.WAKE, site, self._next_sequence()))
+
+    def _next_sequence(self) -> int:
+        self.sequence += 1
+        return self.sequence
+
+    # ----------------------------------------------------------------------------------------------------------
+    # Arrivals
+    # ----------------------------------------------------------------------------------------------------------
+    def _end_job(self, job: Job, tick: Tick, reply: Message | None) -> None:
+        """Free the job's place and take its update, or count its failure."""
+        sent = self.versions.arrays(job.version)
+        self.versions.release(job.version)
+        try:
+            if tick.kind is TickKind.TIMEOUT:
+                raise ReplyError("timeout", f"no reply {job.deadline - job.started:g} s after its dispatch")
+            if self.strategy.timing_only:
+                update = Update()
+            elif reply is None:
+                raise ReplyError("timeout", f"no reply within {self.timeout:g} real seconds")
+            else:
+                update = read_update(
+                    reply,
+                    sent,
+                    arrays_key=self.strategy.arrayrecord_key,
+                    examples_key=self.strategy.weighted_by_key,
+                    examples_needed=self.strategy.weigh_by == "examples",
+                    buffer_keys=self.strategy.buffer_keys,
+                )
+        except ReplyError as error:
+            self._fail(job, error.reason, str(error))
+        else:
+            self._accept(job, update, sent)
+
+    def _accept(self, job: Job, update: Update, sent: Arrays) -> None:
+        self.roster.clients[job.site].failures = 0
+        self.roster.free(job.site, self.clock.now)
+        tau = self.versions.current - job.version
+        entry = Entry(
+            job.site,
+            job.number,
+            job.version,
+            job.sequence,
+            update.deltas,
+            update.values,
+            update.metrics,
+            update.examples,
+        )
+        self.influence.received += 1
+        self.strategy.received(entry, sent)
+        if self.strategy.max_staleness is not None and tau > self.strategy.max_staleness:
+            self.influence.dropped["stale"] += 1
+            self._log("drop", job.site, job.number, job.version, tau, reason="stale")
+            return
+        self._log("arrive", job.site, job.number, job.version, tau)
+        displaced = self.buffer.add(entry)
+        if displaced is not None:
+            self.influence.replaced[displaced.site] += 1
+            staleness = self.versions.current - displaced.version
+            self._log("replace", displaced.site, displaced.job, displaced.version, staleness)
+
+    def _fail(self, job: Job, reason: str, detail: str) -> None:
+        """Count a failure and let the client pause, longer with each one in a row."""
+        client = self.roster.clients[job.site]
+        client.failures += 1
+        client.state = "backoff"
+        doublings = min(client.failures - 1, MOST_DOUBLINGS)
+        self._pause(
+            job.site,
+            self.clock.now + min(self.strategy.retry_limit, self.strategy.retry_after * 2.0**doublings),
+        )
+        self.influence.failed[reason] += 1
+        self._look_at_nodes = True
+        self._log("fail", job.site, job.number, job.version, reason=reason)
+        self._warn(f"{job.site} {reason}", f"job {job.number} of site '{job.site}' failed: {detail}")
+        connected = [other for other in self.roster.clients.values() if other.node is not None]
+        if connected and all(other.failures >= self.strategy.give_up_after for other in connected):
+            raise RunStoppedError(
+                f"each of the {len(connected)} connected clients failed {self.strategy.give_up_after} times in a "
+                f"row; the last failure, of site '{job.site}': {detail}",
+                self.outcome(),
+            )
+
+    # ----------------------------------------------------------------------------------------------------------
+    # Flush
+    # ----------------------------------------------------------------------------------------------------------
+    def _flush(self) -> None:
+        """Make a version of the buffer."""
+        strategy = self.strategy
+        entries = self.buffer.take()
+        if len(entries) < strategy.buffer_size:
+            self._warn(
+                "short",
+                f"only {len(entries)} clients can be in the buffer, buffer_size is {strategy.buffer_size}; a "
+                "version is made when each of them has sent an update",
+            )
+        taus = [self.versions.current - entry.version for entry in entries]
+        began = time.perf_counter()
+        factors = strategy.coefficients(entries, taus)
+        arrays = self.versions.arrays(self.versions.current)
+        if not strategy.timing_only:
+            arrays = strategy.update(arrays, entries, factors)
+        seconds = time.perf_counter() - began
+
+        version = self.versions.publish(arrays)
+        for entry, tau, factor in zip(entries, taus, factors, strict=True):
+            self._log("aggregate", entry.site, entry.job, version, tau, float(factor))
+        self._log("publish", "", None, version)
+        self.influence.flush(
+            version,
+            self.clock.now,
+            [entry.site for entry in entries],
+            taus,
+            strategy.contributions(entries, factors),
+            strategy.rare_group(),
+            seconds,
+        )
+        if any(entry.metrics for entry in entries):
+            self.train_metrics[version] = strategy.train_metrics_aggr_fn(
+                [RecordDict({"metrics": MetricRecord(entry.metrics)}) for entry in entries],
+                strategy.weighted_by_key,
+            )
+        if version % max(1, self.num_versions // 100) == 0 or version == self.num_versions:
+            LOGGER.info("[VERSION %d/%d] time %.1f", version, self.num_versions, self.clock.now)
+        self._evaluate(version)
+
+    def _evaluate(self, version: int) -> None:
+        if version % self.strategy.evaluate_every == 0 or version == self.num_versions:
+            self.evaluation.submit(version, self.versions.record(version))
+            if self.clock.virtual:
+                self._evaluate_clients(version)
+
+    def _evaluate_clients(self, version: int) -> None:
+        """Let clients evaluate a version. A client gets no message while it works on another one."""
+        if self.strategy.fraction_evaluate == 0 or self.strategy.timing_only:
+            return
+        messages = list(
+            self.strategy.configure_evaluate(
+                version, self.versions.record(version), self.evaluate_config, self.grid
+            )
+        )
+        busy = {job.node: job.message_id for job in self.jobs.values() if job.message_id}
+        if self.clock.virtual:
+            self.mailbox.wait(list(busy.values()), self.timeout)
+        else:
+            messages = [message for message in messages if message.metadata.dst_node_id not in busy]
+        sent = [message_id for message in messages if (message_id := self.mailbox.send(message))]
+        self.mailbox.wait(sent, self.timeout)
+        replies = [self.mailbox.take(message_id) for message_id in sent if self.mailbox.has(message_id)]
+        metrics = self.strategy.aggregate_evaluate(version, replies)
+        if metrics is not None:
+            self.client_metrics[version] = metrics
+
+    # ----------------------------------------------------------------------------------------------------------
+    # Log and state
+    # ----------------------------------------------------------------------------------------------------------
+    def _log(
+        self,
+        kind: str,
+        site: str,
+        job: int | None,
+        version: int,
+        staleness: int | None = None,
+        weight: float | None = None,
+        reason: str = "",
+    ) -> None:
+        self.emit(Event(self.clock.now, kind, site, job, version, staleness, weight, reason))
+
+    def _warn(self, key: str, text: str) -> None:
+        """Log a warning the first time that it is given."""
+        if key not in self._warned:
+            self._warned.add(key)
+            LOGGER.warning(text)
+
+    def state(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return everything that the rest of the run depends on."""
+        return checkpoint.pack(self)
+
+    def restore(self, arrays: dict[str, np.ndarray], state: dict[str, Any]) -> None:
+        """Go on from a state; jobs that were in flight are sent again by ``complete``."""
+        checkpoint.unpack(self, arrays, state)
+        self.resumed = True

@@ -1,0 +1,35 @@
+"""Averages of the metrics of replies."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from flwr.app import MetricRecord, RecordDict
+
+MetricsAggregation = Callable[[list[RecordDict], str], MetricRecord]
+
+
+def average_metrics(records: list[RecordDict], weighted_by_key: str) -> MetricRecord:
+    """Return the weighted average of each number that all replies have.
+
+    As Flower's own, but clients may report other metrics than their neighbours, lists are left out (label
+    coverage is one), and without usable weights all replies count the same.
+    """
+    return average([_flat(record) for record in records], weighted_by_key)
+
+
+def _flat(record: RecordDict) -> dict[str, Any]:
+    return {key: value for metrics in record.metric_records.values() for key, value in metrics.items()}
+
+
+def average(metrics: Sequence[dict[str, Any]], weighted_by_key: str) -> MetricRecord:
+    """Return the weighted average of each number that all of these metrics have."""
+    weights = [metric.get(weighted_by_key, 0) for metric in metrics]
+    if not all(isinstance(weight, int | float) and weight >= 0 for weight in weights) or not sum(weights):
+        weights = [1.0] * len(metrics)
+    total = float(sum(weights))
+    result = MetricRecord()
+    for key in metrics[0] if metrics else ():
+        values = [metric.get(key) for metric in metrics]
+        if key != weighted_by_key and all(isinstance(value, int | float) for value in values):
+            result[key] = sum(w * float(v) for w, v in zip(weights, values, strict=True)) / total
+    return result

@@ -1,0 +1,318 @@
+"""Whole runs of FairFAL in this process: the real ServerApp and ClientApp on digits, in seconds."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+
+from federation import records
+from federation.config import default_run_config
+from federation.errors import AllClientsFailedError, ConfigError, NodesMissingError, SourceMismatchError
+from rarefl.client_app import app as client_app
+from rarefl.server_app import app as server_app
+from tests.inprocess import InProcessGrid, run_in_process
+
+SMALL = {
+    "data.clients": 3,
+    "data.alpha": 0.5,
+    "train.rounds": 2,
+    "train.local-epochs": 1,
+    "train.local-only-epochs": 2,
+    "query.last-label-ratio": 0.3,
+}
+
+
+def run(
+    folder: Path, workers: int = 1, client: ClientApp = client_app, nodes: int = 3, **overrides: Any
+) -> InProcessGrid:
+    config = default_run_config() | SMALL | {"output.dir": str(folder)}
+    config |= {key.replace("__", ".").replace("_", "-"): value for key, value in overrides.items()}
+    return run_in_process(server_app, client, nodes, config, workers=workers)
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "summary.json").read_text())
+
+
+def final(folder: Path) -> dict[str, torch.Tensor]:
+    return torch.load(folder / "final.pt", weights_only=True)
+
+
+class Tampering(ClientApp):
+    """The real ClientApp, whose messages at one partition pass through ``change``."""
+
+    def __init__(self, partition: int, change: Callable[[Message, Message], Message], message_type: str) -> None:
+        super().__init__()
+        self.partition = partition
+        self.change = change
+        self.message_type = message_type
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        reply = client_app(message, context)
+        if context.node_config["partition-id"] == self.partition and message.metadata.message_type == self.message_type:
+            return self.change(message, reply)
+        return reply
+
+
+def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
+    run(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "config.toml",
+        "rounds.csv",
+        "queries.csv",
+        "summary.json",
+        "final.pt",
+        "curve.png",
+    }
+    told = summary(tmp_path)
+    assert told["status"] == "finished"
+    assert [row["label_round"] for row in told["label_rounds"]] == [1, 2, 3]
+    queries = pd.read_csv(tmp_path / "queries.csv")
+    budget = told["budget_per_client"]
+    assert len(queries) == 9
+    assert (queries["budget"] == budget).all()
+    assert (queries["labelled"] == queries["label_round"] * budget).all()
+    assert (queries.filter(like="class_").sum(axis=1) == budget).all()
+    later = queries[queries["label_round"] > 1]
+    assert later["gamma"].between(0, 1).all()
+    assert later["d"].between(0, 1).all()
+    assert later["gamma_mean"].nunique() == 1
+    first_query = queries[queries["label_round"] == 2]
+    assert first_query["gamma"].mean() == pytest.approx(first_query["gamma_mean"].iloc[0])
+    np.testing.assert_allclose(later["s"], 1 - (later["d"] + later["gamma_mean"]) / 2)
+    assert (later["query_model"] == np.where(later["s"] > 0.75, "global", "local")).all()
+    rounds = pd.read_csv(tmp_path / "rounds.csv")
+    assert rounds[["label_round", "round"]].to_numpy().tolist() == [[t, r] for t in (1, 2, 3) for r in (1, 2)]
+    assert all(torch.isfinite(tensor.float()).all() for tensor in final(tmp_path).values())
+    assert final(tmp_path)["blocks.0.norm.num_batches_tracked"].dtype == torch.int64
+
+
+def test_same_seed_same_labels_same_arrays_with_one_or_two_workers(tmp_path: Path) -> None:
+    torch.rand(3)
+    run(tmp_path / "a", workers=1)
+    np.random.default_rng().random(7)
+    torch.rand(5)
+    run(tmp_path / "b", workers=2)
+    run(tmp_path / "c", seed=2)
+    for name in ("queries.csv", "rounds.csv"):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    first, second, other = (final(tmp_path / name) for name in "abc")
+    assert all(torch.equal(first[key], second[key]) for key in first)
+    assert not all(torch.equal(first[key], other[key]) for key in first)
+    assert (tmp_path / "a" / "queries.csv").read_bytes() != (tmp_path / "c" / "queries.csv").read_bytes()
+
+
+def test_what_travels_is_what_records_lists(tmp_path: Path) -> None:
+    grid = run(tmp_path, evaluate__clients=True)
+    model_keys = set(final(tmp_path))
+    kinds = set()
+    for message, allowed in [(m, records.REQUESTS) for m in grid.sent] + [(m, records.REPLIES) for m in grid.received]:
+        kind = message.metadata.message_type
+        kinds.add(kind)
+        contents, may = message.content, allowed[kind]
+        for name, arrays in contents.array_records.items():
+            assert may.arrays
+            assert name == records.ARRAYS
+            assert set(arrays) == model_keys
+        for name, config in contents.config_records.items():
+            assert name == records.CONFIG
+            assert set(config) <= may.config
+            assert not any(isinstance(value, list | bytes) for value in config.values())
+        for name, metrics in contents.metric_records.items():
+            assert name == records.METRICS
+            assert set(metrics) <= may.metrics | may.simulation_metrics
+            for key, value in metrics.items():
+                if isinstance(value, list):
+                    assert key in (records.LABEL_COVERAGE, records.CLASS_COUNTS)
+                    assert len(value) == 10
+    assert kinds == set(records.REQUESTS)
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"query__name": "random"},
+        {"query__name": "entropy"},
+        {"query__name": "margin", "query__model": "local"},
+        {"query__name": "least-confidence", "query__model": "adaptive"},
+        {"query__model": "opposite", "query__prototypes": "local", "query__gradient_probabilities": "auto"},
+        {"query__model": "global", "query__prototypes": "none", "query__uncertainty": "margin"},
+        {"strategy__name": "fedprox", "data__partition": "iid", "data__long_tail": "none"},
+        {"strategy__name": "fedadam", "strategy__participation": 0.5, "data__long_tail": "step"},
+        {"strategy__name": "fedyogi", "train__precision": "bf16", "train__flip": True},
+    ],
+    ids=lambda overrides: "-".join(str(value) for value in overrides.values()),
+)
+def test_every_option_runs(tmp_path: Path, overrides: dict[str, Any]) -> None:
+    run(tmp_path, query__last_label_ratio=0.2, **overrides)
+    told = summary(tmp_path)
+    assert told["status"] == "finished"
+    assert not told["failures"]
+    queries = pd.read_csv(tmp_path / "queries.csv")
+    name, model = overrides.get("query__name", "fairfal"), overrides.get("query__model", "default")
+    chosen = queries[queries["label_round"] == 2]["query_model"]
+    if name == "random":
+        assert chosen.isna().all()
+    elif model in ("global", "local"):
+        assert (chosen == model).all()
+    elif (name, model) == ("entropy", "default"):
+        assert (chosen == "global").all()
+    assert all(torch.isfinite(tensor.float()).all() for tensor in final(tmp_path).values())
+
+
+def test_first_labels_are_the_same_for_every_query_strategy(tmp_path: Path) -> None:
+    for name in ("random", "fairfal"):
+        run(tmp_path / name, query__name=name, query__last_label_ratio=0.1)
+    first, second = (pd.read_csv(tmp_path / name / "queries.csv") for name in ("random", "fairfal"))
+    pd.testing.assert_frame_equal(first, second)
+
+
+def test_a_client_with_nan_is_left_out_and_named(tmp_path: Path) -> None:
+    def poison(_: Message, reply: Message) -> Message:
+        arrays = reply.content.array_records[records.ARRAYS]
+        for key in list(arrays):
+            arrays[key] = Array(np.full_like(arrays[key].numpy(), np.nan, dtype=np.float32))
+        return reply
+
+    run(tmp_path, client=Tampering(1, poison, "train"))
+    told = summary(tmp_path)
+    assert told["status"] == "finished"
+    assert len(told["failures"]) == 6
+    assert all("site-01" in failure and "NaN" in failure for failure in told["failures"])
+    assert all(torch.isfinite(tensor.float()).all() for tensor in final(tmp_path).values())
+
+
+def test_a_diverging_client_is_left_out_and_named(tmp_path: Path) -> None:
+    with pytest.raises(AllClientsFailedError, match=r"site-00.*\n?.*loss"):
+        run(tmp_path, train__lr=1e30)
+    told = summary(tmp_path)
+    assert told["status"] == "failed"
+    assert "loss" in told["reason"]
+
+
+def test_a_client_that_raises_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
+    def raises(message: Message, reply: Message) -> Message:
+        raise OSError("disk full")
+
+    for kind in ("train", "query.estimate"):
+        run(tmp_path / kind, client=Tampering(2, raises, kind), query__last_label_ratio=0.2)
+        told = summary(tmp_path / kind)
+        assert told["status"] == "finished"
+        assert told["failures"]
+        assert all("site-02 failed: OSError: disk full" in failure for failure in told["failures"])
+
+
+def test_missing_gammas_of_all_clients_mean_the_local_model(tmp_path: Path) -> None:
+    def silent(message: Message, _: Message) -> Message:
+        return Message(RecordDict({records.METRICS: MetricRecord()}), reply_to=message)
+
+    class Silent(ClientApp):
+        def __call__(self, message: Message, context: Context) -> Message:
+            reply = client_app(message, context)
+            return silent(message, reply) if message.metadata.message_type == records.ESTIMATE else reply
+
+    run(tmp_path, client=Silent(), query__last_label_ratio=0.2)
+    queries = pd.read_csv(tmp_path / "queries.csv")
+    asked = queries[queries["label_round"] == 2]
+    assert (asked["gamma_mean"] == 1.0).all()
+    assert (asked["query_model"] == "local").all()
+
+
+def test_a_client_with_other_sources_ends_the_run_and_both_paths_are_named(tmp_path: Path) -> None:
+    def other(_: Message, reply: Message) -> Message:
+        identity = reply.content.config_records[records.CONFIG]
+        identity[records.FINGERPRINT] = "0" * 64
+        identity[records.SOURCE] = "/somewhere/else"
+        return reply
+
+    with pytest.raises(SourceMismatchError, match="/somewhere/else"):
+        run(tmp_path, client=Tampering(0, other, records.HELLO))
+    assert "/somewhere/else" in summary(tmp_path)["reason"]
+
+
+@pytest.mark.parametrize("nodes", [0, 2, 4])
+def test_wrong_number_of_nodes(tmp_path: Path, nodes: int) -> None:
+    with pytest.raises(NodesMissingError, match=f"{nodes} of 3"):
+        run(tmp_path, nodes=nodes, nodes__timeout=0.1)
+    assert summary(tmp_path)["status"] == "failed"
+
+
+def test_wrong_config_stops_before_any_client_works(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"query\.kappa"):
+        run(tmp_path, query__kappa=0.0)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("ratio", [0.01, 0.9, 1.0])
+def test_budgets_at_the_edges(tmp_path: Path, ratio: float) -> None:
+    """One label a client, one class at a client, 65 labels (a last batch of one), the whole pool."""
+    last = min(1.0, 2 * ratio)
+    run(tmp_path, query__label_ratio=ratio, query__last_label_ratio=last, data__clients=3, data__alpha=0.01)
+    assert summary(tmp_path)["status"] == "finished"
+
+
+def test_a_pool_smaller_than_the_budget_is_taken_whole_and_its_client_goes_on(tmp_path: Path) -> None:
+    run(tmp_path, query__label_ratio=0.5, query__last_label_ratio=1.0, data__clients=3, train__rounds=1)
+    queries = pd.read_csv(tmp_path / "queries.csv")
+    assert summary(tmp_path)["status"] == "finished"
+    assert queries.groupby("site")["budget"].sum().between(1, 600).all()
+
+
+def test_a_client_without_labels_does_not_train(tmp_path: Path) -> None:
+    def raises(message: Message, reply: Message) -> Message:
+        raise OSError("oracle away")
+
+    run(tmp_path, client=Tampering(0, raises, records.SELECT), query__last_label_ratio=0.2)
+    told = summary(tmp_path)
+    assert told["status"] == "finished"
+    assert len(told["failures"]) == 2  # its two selections; it is never asked to train
+    assert set(pd.read_csv(tmp_path / "queries.csv")["site"]) == {"site-01", "site-02"}
+
+
+def test_an_unwritable_folder_stops_before_any_client_works(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    grid = InProcessGrid(client_app, 3)
+    with pytest.raises(Exception, match=r"output\.dir"):
+        run(tmp_path / "file" / "below")
+    with pytest.raises(Exception, match="relative"):
+        run_in_process(server_app, client_app, 3, default_run_config() | SMALL | {"output.dir": "results"})
+    assert not grid.sent
+
+
+def test_a_second_select_of_the_same_round_changes_nothing(tmp_path: Path) -> None:
+    grid = run(tmp_path, query__last_label_ratio=0.2)
+    select = [message for message in grid.sent if message.metadata.message_type == records.SELECT]
+    before = grid.contexts[1000].state.config_records["fairfal.labels"]
+    again = Message(select[-3].content, 1000, records.SELECT)
+    (reply,) = grid.send_and_receive([again])
+    assert reply.has_content()
+    assert grid.contexts[1000].state.config_records["fairfal.labels"] == before
+
+
+def test_local_only_model_is_the_same_from_state_and_trained_again(tmp_path: Path) -> None:
+    class Forgetful(ClientApp):
+        def __call__(self, message: Message, context: Context) -> Message:
+            if message.metadata.message_type == records.SELECT:
+                context.state.pop("fairfal.local-only", None)
+                context.state.pop("fairfal.local-only-round", None)
+            return client_app(message, context)
+
+    run(tmp_path / "kept")
+    run(tmp_path / "forgotten", client=Forgetful())
+    kept, forgotten = ((tmp_path / name / "queries.csv").read_bytes() for name in ("kept", "forgotten"))
+    assert kept == forgotten
+
+
+def test_arrays_travel_as_numpy(tmp_path: Path) -> None:
+    grid = run(tmp_path, query__last_label_ratio=0.1)
+    trained = next(message for message in grid.received if message.metadata.message_type == "train")
+    record = trained.content.array_records[records.ARRAYS]
+    assert isinstance(record, ArrayRecord)
+    assert record["blocks.0.norm.num_batches_tracked"].numpy().shape == ()

@@ -1,0 +1,188 @@
+"""The command line as it is typed: from any folder, beside any other package, with the right exit status."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pytest
+from typer.testing import CliRunner
+
+import rarefl.superlink
+from rarefl.cli import app
+from rarefl.superlink import RunOutcome
+
+ROOT = Path(__file__).resolve().parents[2]
+PRESET = ROOT / "conf" / "fairfal-digits.toml"
+MAIN = "from rarefl.cli import main; main()"
+
+
+def run(*arguments: str, cwd: Path, path: list[Path], code: str = MAIN) -> subprocess.CompletedProcess[str]:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path)), "COLUMNS": "120"}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+
+
+def test_check_works_in_any_folder(tmp_path: Path) -> None:
+    result = run("check", str(PRESET), "--set", "data.alpha=7", cwd=tmp_path, path=[ROOT])
+
+    assert result.returncode == 0, result.stderr
+    rows = {cells[1]: cells[2:4] for line in result.stdout.splitlines() if len(cells := line.split("│")) > 3}
+    rows = {key.strip(): [cell.strip() for cell in cells] for key, cells in rows.items()}
+    assert rows["data.alpha"] == ["7.0", "--set"]
+    assert rows["data.clients"] == ["5", "fairfal-digits.toml"]
+    assert rows["train.momentum"] == ["0.9", "default"]
+    assert rows["data.name"] == ['"digits"', "fairfal-digits.toml"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("data.alhpa=1", "did you mean data.alpha?"),
+        ("data.alpha=-1", "data.alpha = -1.0 is not allowed"),
+        ("data.alpha=1,2", "a check takes one"),
+    ],
+)
+def test_check_names_what_is_wrong_in_one_line(setting: str, said: str) -> None:
+    result = CliRunner().invoke(app, ["check", str(PRESET), "--set", setting])
+
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert result.stderr.startswith("error: ")
+    assert said in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_our_datasets_wins_over_another_package_of_that_name(tmp_path: Path) -> None:
+    (tmp_path / "datasets").mkdir()
+    (tmp_path / "datasets" / "__init__.py").write_text("raise RuntimeError('the other datasets package')\n")
+    code = (
+        "from rarefl.cli import main\n"
+        "try: main()\n"
+        "finally:\n"
+        "    import datasets\n"
+        "    print('imported', datasets.__file__)\n"
+    )
+
+    result = run("check", str(PRESET), cwd=tmp_path, path=[tmp_path, ROOT], code=code)
+
+    assert result.returncode == 0, result.stderr
+    assert f"imported {ROOT / 'datasets' / '__init__.py'}" in result.stdout
+
+
+def test_a_wheel_says_that_the_command_needs_a_clone(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "rarefl", tmp_path / "rarefl", ignore=shutil.ignore_patterns("__pycache__"))
+
+    result = run("check", str(PRESET), cwd=tmp_path, path=[tmp_path])
+
+    assert result.returncode == 1
+    assert "works from a clone of the project" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+class FakeSuperLink:
+    """Takes the place of the real one; what a run does is given by its seed."""
+
+    behaviour: Callable[[Path, int], RunOutcome]
+
+    def __init__(self, home: Path, log_file: Path) -> None:
+        assert ROOT not in home.parents
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def submit(self, app_dir: Path, config_file: Path, federation_config: str, on_line: Any) -> RunOutcome:
+        config = tomllib.loads(config_file.read_text())
+        return type(self).behaviour(Path(config["output"]["dir"]), config["seed"])
+
+
+def finish(folder: Path, seed: int) -> RunOutcome:
+    folder.mkdir()
+    label_round = {"label_round": 1, "label_ratio": 0.1, "accuracy": seed / 10}
+    summary = {"status": "finished", "seconds": 5.0, "label_rounds": [label_round]}
+    (folder / "summary.json").write_text(json.dumps(summary))
+    return RunOutcome(1, "finished:completed", "")
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    monkeypatch.setattr(rarefl.superlink, "LocalSuperLink", FakeSuperLink)
+
+    def invoke(behaviour: Callable[[Path, int], RunOutcome], *arguments: str) -> Any:
+        monkeypatch.setattr(FakeSuperLink, "behaviour", staticmethod(behaviour), raising=False)
+        out = ["--out", str(tmp_path / "out")]
+        return CliRunner().invoke(app, ["sweep", str(PRESET), "--seeds", "1-2", *out, *arguments])
+
+    return invoke
+
+
+def test_sweep_ends_with_a_table(sweep: Callable[..., Any], tmp_path: Path) -> None:
+    result = sweep(finish, "--set", "query.name=random,fairfal")
+
+    assert result.exit_code == 0, result.output
+    assert "15.00 ± 7.07" in (tmp_path / "out" / "results.md").read_text()
+    assert (
+        f"--set query.name=random,fairfal --seeds 1-2 --out {tmp_path / 'out'}"
+        in (tmp_path / "out" / "results.md").read_text()
+    )
+    assert (tmp_path / "out" / "query.name=random,seed=1" / "summary.json").is_file()
+
+
+def test_sweep_with_a_failed_run_exits_with_1(sweep: Callable[..., Any], tmp_path: Path) -> None:
+    def behaviour(folder: Path, seed: int) -> RunOutcome:
+        return finish(folder, seed) if seed == 2 else RunOutcome(1, "finished:failed", "no clients")
+
+    result = sweep(behaviour)
+
+    assert result.exit_code == 1
+    assert "seed=1: FAILED" in result.stdout
+    assert (tmp_path / "out" / "seed=2" / "summary.json").is_file()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_sweep_stops_cleanly_on_signals_and_goes_on_later(
+    sweep: Callable[..., Any], tmp_path: Path, number: signal.Signals
+) -> None:
+    def behaviour(folder: Path, seed: int) -> RunOutcome:
+        if seed == 2:
+            signal.raise_signal(number)
+        return finish(folder, seed)
+
+    handler = signal.getsignal(number)
+
+    stopped = sweep(behaviour)
+    finished = sweep(finish)
+
+    assert stopped.exit_code == 130
+    assert "stopped; the same command goes on from here" in stopped.stdout
+    assert "1 finished before, 1 to do" in finished.stdout
+    assert finished.exit_code == 0
+    assert signal.getsignal(number) is handler
+
+
+def test_sweep_names_a_wrong_run_before_it_makes_anything(sweep: Callable[..., Any], tmp_path: Path) -> None:
+    result = sweep(finish, "--set", "query.name=random,fairfall")
+
+    assert result.exit_code == 1
+    assert "'fairfall' is not allowed" in result.stderr
+    assert not (tmp_path / "out").exists()
