@@ -8,6 +8,15 @@ from flwr.serverapp import Grid
 
 SHORTEST_SLEEP = 0.0005
 LONGEST_SLEEP = 0.05
+NODE_SLEEP = 0.2
+
+
+def wait_for_nodes(grid: Grid, count: int, seconds: float) -> list[int]:
+    """Return the connected nodes as soon as there are ``count``, or after ``seconds``."""
+    end = time.monotonic() + seconds
+    while len(nodes := list(grid.get_node_ids())) < count and time.monotonic() < end:
+        time.sleep(NODE_SLEEP)
+    return nodes
 
 
 class Mailbox:

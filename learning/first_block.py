@@ -175,6 +175,7 @@ def _gradient_moments(patches: Tensor, grad: Tensor, result: Tensor, winners: li
     pieces = zip(*(tensor.split(_TOGETHER) for tensor in (patches, grad, result)), winners, strict=True)
     for part, upper, active, positions in pieces:
         lower = memory[: len(part)].zero_()
-        lower.scatter_(1, _rows(positions), _rows(torch.where(active > 0, upper, 0).float()))
+        # ReLU's derivative is the sign of its result.
+        lower.scatter_(1, _rows(positions), _rows((upper * active.sign()).float()))
         total += part.view(-1, size).T @ lower.view(-1, channels)
     return total.T

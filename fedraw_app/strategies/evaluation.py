@@ -2,8 +2,12 @@
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 from flwr.app import ArrayRecord, MetricRecord
+
+if TYPE_CHECKING:
+    from fedraw_app.strategies.loop import AsynchronousRun
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -42,3 +46,25 @@ class ServerEvaluation:
         """Start no further evaluation."""
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+def evaluate_clients(run: "AsynchronousRun", version: int) -> MetricRecord | None:
+    """Let clients evaluate a version and return the average of their metrics, or None.
+
+    A client gets no message while it works on another one. Where time is computed, those that train are
+    waited for, which takes no time on the run's clock; where it is real, they are left out.
+    """
+    strategy, mailbox = run.strategy, run.mailbox
+    if strategy.fraction_evaluate == 0 or strategy.timing_only:
+        return None
+    arrays = run.versions.record(version)
+    messages = list(strategy.configure_evaluate(version, arrays, run.evaluate_config, run.grid))
+    busy = {job.node: job.message_id for job in run.jobs.values() if job.message_id}
+    if run.clock.virtual:
+        mailbox.wait(list(busy.values()), run.timeout)
+    else:
+        messages = [message for message in messages if message.metadata.dst_node_id not in busy]
+    sent = [message_id for message in messages if (message_id := mailbox.send(message))]
+    mailbox.wait(sent, run.timeout)
+    replies = [mailbox.take(message_id) for message_id in sent if mailbox.has(message_id)]
+    return strategy.aggregate_evaluate(version, replies)

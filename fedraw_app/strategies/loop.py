@@ -15,11 +15,11 @@ from flwr.serverapp import Grid
 
 from fedraw_app.clock import Job, Tick, TickKind
 from fedraw_app.errors import RunStoppedError
-from fedraw_app.mailbox import Mailbox
+from fedraw_app.mailbox import Mailbox, wait_for_nodes
 from fedraw_app.strategies import checkpoint
 from fedraw_app.strategies.aggregation import Arrays
 from fedraw_app.strategies.buffer import Entry
-from fedraw_app.strategies.evaluation import EvaluateFunction, ServerEvaluation
+from fedraw_app.strategies.evaluation import EvaluateFunction, ServerEvaluation, evaluate_clients
 from fedraw_app.strategies.events import Event, as_callback
 from fedraw_app.strategies.influence import Influence
 from fedraw_app.strategies.replies import ReplyError, Update, read_update
@@ -77,9 +77,6 @@ class AsynchronousRun:
         self._look_at_nodes = True
         self._looked_at = -math.inf
 
-    # ----------------------------------------------------------------------------------------------------------
-    # From start to end
-    # ----------------------------------------------------------------------------------------------------------
     def complete(self) -> AsynchronousResult:
         """Run to the last version and return the result."""
         try:
@@ -128,7 +125,7 @@ class AsynchronousRun:
         if self.clock.virtual:
             self.mailbox.drain(self.timeout)
         elif self.versions.current:
-            self._evaluate_clients(self.versions.current)
+            self._let_clients_evaluate(self.versions.current)
         self.evaluation.collect(wait=True)
 
     def outcome(self) -> AsynchronousResult:
@@ -146,20 +143,14 @@ class AsynchronousRun:
             ),
         )
 
-    # ----------------------------------------------------------------------------------------------------------
-    # Nodes
-    # ----------------------------------------------------------------------------------------------------------
     def _wait_for_nodes(self) -> None:
-        """Wait until enough nodes are connected to begin with."""
-        wanted = max(self.strategy.min_available_nodes, len(self.roster.clients))
-        end = time.monotonic() + self.strategy.node_timeout
-        while len(nodes := list(self.grid.get_node_ids())) < wanted and time.monotonic() < end:
-            time.sleep(0.1)
-        if len(nodes) < self.strategy.min_available_nodes:
-            raise RunStoppedError(
-                f"{len(nodes)} nodes are connected after {self.strategy.node_timeout:g} s, "
-                f"min_available_nodes is {self.strategy.min_available_nodes}; start more nodes or ask for fewer",
-                self.outcome(),
+        """Wait until enough nodes are connected to begin with; after a restart, as many as there were."""
+        least, patience = self.strategy.min_available_nodes, self.strategy.node_timeout
+        nodes = wait_for_nodes(self.grid, max(least, len(self.roster.clients)), patience)
+        if len(nodes) < least:
+            raise self._stopped(
+                f"{len(nodes)} nodes are connected after {patience:g} s, min_available_nodes is {least}; start "
+                "more nodes or ask for fewer"
             )
 
     def _refresh_nodes(self) -> None:
@@ -172,21 +163,17 @@ class AsynchronousRun:
 
     def _wait_for_anybody(self) -> None:
         """Nothing is in flight and nobody can take a job: wait for nodes where time is real, else stop."""
-        end = time.monotonic() + (0.0 if self.clock.virtual else self.strategy.node_timeout)
-        while time.monotonic() < end:
-            self.roster.refresh(self.grid.get_node_ids(), self.clock.now)
-            if self.roster.reachable():
-                return
-            time.sleep(min(1.0, self.strategy.node_timeout / 10))
-        raise RunStoppedError(
-            f"no client can take a job at version {self.versions.current} of {self.num_versions}: of "
-            f"{len(self.roster.clients)} clients none is connected and available; nothing is in flight",
-            self.outcome(),
-        )
+        patience = 0.0 if self.clock.virtual else self.strategy.node_timeout
+        self.roster.refresh(wait_for_nodes(self.grid, 1, patience), self.clock.now)
+        if not self.roster.reachable():
+            raise self._stopped(
+                f"no client can take a job at version {self.versions.current} of {self.num_versions}: of "
+                f"{len(self.roster.clients)} clients none is connected and available; nothing is in flight"
+            )
 
-    # ----------------------------------------------------------------------------------------------------------
-    # Dispatch
-    # ----------------------------------------------------------------------------------------------------------
+    def _stopped(self, message: str) -> RunStoppedError:
+        return RunStoppedError(message, self.outcome())
+
     def _dispatch(self) -> None:
         """Give jobs to free clients while there are free places."""
         while len(self.jobs) < self.strategy.concurrency:
@@ -254,9 +241,6 @@ class AsynchronousRun:
         self.sequence += 1
         return self.sequence
 
-    # ----------------------------------------------------------------------------------------------------------
-    # Arrivals
-    # ----------------------------------------------------------------------------------------------------------
     def _end_job(self, job: Job, tick: Tick, reply: Message | None) -> None:
         """Free the job's place and take its update, or count its failure."""
         sent = self.versions.arrays(job.version)
@@ -323,17 +307,19 @@ class AsynchronousRun:
         self._look_at_nodes = True
         self._log("fail", job.site, job.number, job.version, reason=reason)
         self._warn(f"{job.site} {reason}", f"job {job.number} of site '{job.site}' failed: {detail}")
+        if reason == "dead-worker":
+            raise self._stopped(
+                f"{detail}\nA dead Ray worker stays in Flower's pool and fails every message that it gets: "
+                "start the run again, with less memory in use"
+            )
         connected = [other for other in self.roster.clients.values() if other.node is not None]
-        if connected and all(other.failures >= self.strategy.give_up_after for other in connected):
-            raise RunStoppedError(
-                f"each of the {len(connected)} connected clients failed {self.strategy.give_up_after} times in a "
-                f"row; the last failure, of site '{job.site}': {detail}",
-                self.outcome(),
+        limit = self.strategy.give_up_after
+        if connected and all(other.failures >= limit for other in connected):
+            raise self._stopped(
+                f"each of the {len(connected)} connected clients failed {limit} times in a row; the last failure, "
+                f"of site '{job.site}': {detail}"
             )
 
-    # ----------------------------------------------------------------------------------------------------------
-    # Flush
-    # ----------------------------------------------------------------------------------------------------------
     def _flush(self) -> None:
         """Make a version of the buffer."""
         strategy = self.strategy
@@ -378,32 +364,13 @@ class AsynchronousRun:
         if version % self.strategy.evaluate_every == 0 or version == self.num_versions:
             self.evaluation.submit(version, self.versions.record(version))
             if self.clock.virtual:
-                self._evaluate_clients(version)
+                self._let_clients_evaluate(version)
 
-    def _evaluate_clients(self, version: int) -> None:
-        """Let clients evaluate a version. A client gets no message while it works on another one."""
-        if self.strategy.fraction_evaluate == 0 or self.strategy.timing_only:
-            return
-        messages = list(
-            self.strategy.configure_evaluate(
-                version, self.versions.record(version), self.evaluate_config, self.grid
-            )
-        )
-        busy = {job.node: job.message_id for job in self.jobs.values() if job.message_id}
-        if self.clock.virtual:
-            self.mailbox.wait(list(busy.values()), self.timeout)
-        else:
-            messages = [message for message in messages if message.metadata.dst_node_id not in busy]
-        sent = [message_id for message in messages if (message_id := self.mailbox.send(message))]
-        self.mailbox.wait(sent, self.timeout)
-        replies = [self.mailbox.take(message_id) for message_id in sent if self.mailbox.has(message_id)]
-        metrics = self.strategy.aggregate_evaluate(version, replies)
+    def _let_clients_evaluate(self, version: int) -> None:
+        metrics = evaluate_clients(self, version)
         if metrics is not None:
             self.client_metrics[version] = metrics
 
-    # ----------------------------------------------------------------------------------------------------------
-    # Log and state
-    # ----------------------------------------------------------------------------------------------------------
     def _log(
         self,
         kind: str,

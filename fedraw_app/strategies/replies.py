@@ -11,9 +11,10 @@ from flwr.app import ArrayRecord, Message
 from fedraw_app.strategies.aggregation import Arrays, wide
 from fedraw_app.strategies.arrays import is_buffer, restore_dtype
 
-# Flower's error codes of replies that the SuperLink makes itself.
-EXPIRED_CODES = (3, 4)
-UNAVAILABLE_CODE = 5
+# Flower's error codes of replies that no client made, and what they are counted as.
+REASON_OF_CODE = {3: "timeout", 4: "timeout", 5: "node-gone"}
+# What a simulated client's error says when its Ray worker is gone.
+DEAD_WORKER = "ActorDiedError"
 
 
 class ReplyError(Exception):
@@ -48,14 +49,14 @@ def read_update(
     Raises
     ------
     ReplyError
-        With reason ``error`` (the client raised), ``node-gone``, ``timeout`` (the message expired), ``arrays``
-        (other keys, shapes or types than those sent), ``not-finite``, or ``metrics`` (no usable number of
-        examples where weights need it).
+        With reason ``error`` (the client raised), ``dead-worker``, ``node-gone``, ``timeout`` (the message
+        expired), ``arrays`` (other keys, shapes or types than those sent), ``not-finite``, or ``metrics`` (no
+        usable number of examples where weights need it).
     """
     if reply.has_error():
-        code = reply.error.code
-        reason = "timeout" if code in EXPIRED_CODES else "node-gone" if code == UNAVAILABLE_CODE else "error"
-        raise ReplyError(reason, str(reply.error.reason))
+        detail = str(reply.error.reason)
+        reason = "dead-worker" if DEAD_WORKER in detail else REASON_OF_CODE.get(reply.error.code, "error")
+        raise ReplyError(reason, detail)
     metrics = {
         key: value for record in reply.content.metric_records.values() for key, value in record.items()
     }
