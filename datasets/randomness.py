@@ -22,6 +22,11 @@ def seed_sequence(seed: int, purpose: str, *keys: int | str) -> np.random.SeedSe
     return np.random.SeedSequence([seed, *(word for key in (purpose, *keys) for word in _words(key))])
 
 
+def draw_seed(seed: int, purpose: str, *keys: int | str) -> int:
+    """Return a seed, below 2**32, for a library that takes nothing but a number."""
+    return int(seed_sequence(seed, purpose, *keys).generate_state(1, np.uint32)[0])
+
+
 def generator(seed: int, purpose: str, *keys: int | str) -> np.random.Generator:
     """Return the NumPy generator of one purpose; ``seed`` is not negative."""
     return np.random.default_rng(seed_sequence(seed, purpose, *keys))

@@ -9,6 +9,7 @@ import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
 
 from datasets.federated import FederatedData
+from datasets.randomness import draw_seed
 from fairfal_app.options import needs_local_model
 from fairfal_app.query.scalars import mean_gamma
 from federation import records
@@ -160,16 +161,6 @@ class LabelRounds:
             node_id for node_id in self.clients.get_node_ids() if self.num_labelled.get(node_id, 0)
         ]
         self.clients.set_participants(labelled_nodes)
-        strategy = build_synchronous(
-            config.strategy.name,
-            proximal_mu=config.strategy.proximal_mu,
-            server_lr=config.strategy.server_lr,
-            buffer_keys=None,
-            participation=config.strategy.participation,
-            fraction_evaluate=1.0 if config.evaluate.clients else 0.0,
-            seed=config.seed,
-            sites={site.node_id: site.name for site in self.clients.sites},
-        )
         measured: list[Measures] = []
 
         def after_round(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
@@ -184,6 +175,16 @@ class LabelRounds:
             return None
 
         with quiet_flower():
+            strategy = build_synchronous(
+                config.strategy.name,
+                proximal_mu=config.strategy.proximal_mu,
+                server_lr=config.strategy.server_lr,
+                buffer_keys=None,
+                participation=config.strategy.participation,
+                fraction_evaluate=1.0 if config.evaluate.clients else 0.0,
+                seed=draw_seed(config.seed, "participation", label_round),
+                sites={site.node_id: site.name for site in self.clients.sites},
+            )
             result = strategy.start(
                 grid=self.clients,
                 initial_arrays=array_record(initial_model(config, self.data, label_round)),
@@ -198,6 +199,9 @@ class LabelRounds:
         final = self._round_row(label_round, rounds, measured[-1])
         final["accuracy_last5"] = float(np.mean([measures.accuracy for measures in last]))
         final["rare_label_share"] = self._rare_label_share()
+        final["train_loss"] = result.train_metrics_clientapp[rounds][records.TRAIN_LOSS]
+        if config.evaluate.clients:
+            final["client_accuracy"] = result.evaluate_metrics_clientapp[rounds][records.ACCURACY]
         self.results.append(final)
         return result.arrays
 

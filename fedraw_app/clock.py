@@ -3,6 +3,7 @@
 Nothing but a clock moves time. The run tells it of every job and every pause, and takes one tick at a time.
 """
 
+import functools
 import heapq
 import math
 import time
@@ -84,6 +85,10 @@ class Clock(ABC):
         """Forget everything planned and begin at a time."""
 
     @abstractmethod
+    def read(self) -> None:
+        """Bring ``now`` up to the present, where time goes on by itself."""
+
+    @abstractmethod
     def available_at(self, site: str, attempt: int) -> float:
         """Return now if the site takes a job, else the time to ask again (infinity: never)."""
 
@@ -150,11 +155,13 @@ class VirtualClock(Clock):
         self.now = now
         self._planned: list[Tick] = []
 
+    def read(self) -> None:
+        """Do nothing: time stands still between ticks."""
+
     def available_at(self, site: str, attempt: int) -> float:
-        """Ask the availability, with a generator of this attempt."""
-        return self.availability.available_at(
-            site, self.now, generator(self.seed, "availability", site, attempt)
-        )
+        """Ask the availability; each attempt of a site has a generator of its own."""
+        rng = functools.partial(generator, self.seed, "availability", site, attempt)
+        return self.availability.available_at(site, self.now, rng)
 
     def begin(self, job: Job) -> None:
         """Plan the arrival of a job, or its time-out if that comes first.
@@ -164,7 +171,7 @@ class VirtualClock(Clock):
         DelayError
             The duration is not above 0, or not finite.
         """
-        rng = generator(self.seed, "delay", job.site, job.number)
+        rng = functools.partial(generator, self.seed, "delay", job.site, job.number)
         duration = self.delays.duration(job.site, job.number, rng)
         if not (duration > 0 and math.isfinite(duration)):
             raise DelayError(
@@ -226,7 +233,8 @@ class WallClock(Clock):
     def __init__(self, shortest_poll: float = 0.01, longest_poll: float = 1.0) -> None:
         if not 0 < shortest_poll <= longest_poll:
             raise SettingError(
-                f"polls are {shortest_poll} to {longest_poll} seconds apart; give 0 < shortest_poll <= longest_poll"
+                f"polls are {shortest_poll} to {longest_poll} seconds apart; give two numbers above 0, the "
+                "shorter one first"
             )
         self.shortest_poll = shortest_poll
         self.longest_poll = longest_poll
@@ -238,6 +246,10 @@ class WallClock(Clock):
         self._start = time.monotonic() - now
         self._ready: list[Tick] = []
         self._pauses: list[Tick] = []
+
+    def read(self) -> None:
+        """Read the computer's clock."""
+        self.now = time.monotonic() - self._start
 
     def available_at(self, site: str, attempt: int) -> float:
         """Return now: whether a real client is there shows when it answers."""
@@ -280,7 +292,7 @@ class WallClock(Clock):
 
     def _poll(self, mailbox: Mailbox, jobs: Mapping[int, Job]) -> None:
         mailbox.poll()
-        self.now = time.monotonic() - self._start
+        self.read()
         for job in jobs.values():
             if mailbox.has(job.message_id):
                 self._ready.append(Tick(self.now, TickKind.ARRIVAL, job.site, job.sequence))

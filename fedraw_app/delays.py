@@ -7,9 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from fedraw_app.errors import DelayError, SettingError
+from fedraw_app.randomness import GeneratorMaker
 from fedraw_app.tables import look_up
 
 
@@ -23,8 +22,8 @@ class DelayModel(ABC):
     """Seconds of virtual time from the dispatch of a job to its arrival."""
 
     @abstractmethod
-    def duration(self, site: str, job: int, rng: np.random.Generator) -> float:
-        """Return the seconds of the ``job``-th job of a site (counted from 0); ``rng`` is of this job alone."""
+    def duration(self, site: str, job: int, rng: GeneratorMaker) -> float:
+        """Return the seconds of a site's job, counted from 0; ``rng`` makes this job's generator."""
 
 
 class ComputeDelays(DelayModel):
@@ -64,20 +63,20 @@ class ComputeDelays(DelayModel):
         self.examples = dict(examples or {})
         self.speeds = {site: _positive(f"speed of '{site}'", v) for site, v in (speeds or {}).items()}
 
-    def duration(self, site: str, job: int, rng: np.random.Generator) -> float:
+    def duration(self, site: str, job: int, rng: GeneratorMaker) -> float:
         """Return the seconds by the formula."""
         compute = self.seconds_per_example * self.examples.get(site, 1) * self.epochs
         return compute / self.speeds.get(site, 1.0) * self.noise(rng) + self.communication
 
     @abstractmethod
-    def noise(self, rng: np.random.Generator) -> float:
+    def noise(self, rng: GeneratorMaker) -> float:
         """Return the factor of one job on its computing time."""
 
 
 class Constant(ComputeDelays):
     """Every job of a site takes the same time."""
 
-    def noise(self, rng: np.random.Generator) -> float:
+    def noise(self, rng: GeneratorMaker) -> float:
         """Return 1."""
         return 1.0
 
@@ -91,9 +90,9 @@ class LogNormal(ComputeDelays):
             raise SettingError(f"sigma is {sigma}; it must be finite and not negative")
         self.sigma = sigma
 
-    def noise(self, rng: np.random.Generator) -> float:
+    def noise(self, rng: GeneratorMaker) -> float:
         """Return a log-normal factor."""
-        return float(math.exp(self.sigma * rng.standard_normal()))
+        return float(math.exp(self.sigma * rng().standard_normal()))
 
 
 class Pareto(ComputeDelays):
@@ -103,9 +102,9 @@ class Pareto(ComputeDelays):
         super().__init__(**settings)
         self.shape = _positive("shape", shape)
 
-    def noise(self, rng: np.random.Generator) -> float:
+    def noise(self, rng: GeneratorMaker) -> float:
         """Return a Pareto factor of at least 1."""
-        return 1.0 + float(rng.pareto(self.shape))
+        return 1.0 + float(rng().pareto(self.shape))
 
 
 class RareSlow(LogNormal):
@@ -130,7 +129,7 @@ class FromList(DelayModel):
             raise SettingError("from-list delays take either `seconds` or `file`, one of the two")
         self.seconds = dict(seconds) if seconds is not None else _read_seconds(Path(str(file)))
 
-    def duration(self, site: str, job: int, rng: np.random.Generator) -> float:
+    def duration(self, site: str, job: int, rng: GeneratorMaker) -> float:
         """Return the listed seconds."""
         listed = self.seconds.get(site)
         if not listed:
@@ -173,23 +172,23 @@ class Availability(ABC):
     """When a client takes a job. A job that has begun is finished."""
 
     @abstractmethod
-    def available_at(self, site: str, now: float, rng: np.random.Generator) -> float:
+    def available_at(self, site: str, now: float, rng: GeneratorMaker) -> float:
         """Return ``now`` if the site takes a job now, else when to ask again; infinity if it never will.
 
-        ``rng`` is of this attempt alone.
+        ``rng`` makes the generator of this attempt.
         """
 
 
 class Always(Availability):
     """Every client takes a job at any time."""
 
-    def available_at(self, site: str, now: float, rng: np.random.Generator) -> float:
+    def available_at(self, site: str, now: float, rng: GeneratorMaker) -> float:
         """Return now."""
         return now
 
 
 class Bernoulli(Availability):
-    """A client takes a job with a probability, else it is asked again ``retry_after`` virtual seconds later."""
+    """A client takes a job with a probability, else it is asked again ``retry_after`` seconds later."""
 
     def __init__(self, *, probability: float = 1.0, retry_after: float = 1.0) -> None:
         if not 0.0 < probability <= 1.0:
@@ -197,16 +196,16 @@ class Bernoulli(Availability):
         self.probability = probability
         self.retry_after = _positive("retry_after", retry_after)
 
-    def available_at(self, site: str, now: float, rng: np.random.Generator) -> float:
+    def available_at(self, site: str, now: float, rng: GeneratorMaker) -> float:
         """Draw once."""
-        return now if rng.random() < self.probability else now + self.retry_after
+        return now if rng().random() < self.probability else now + self.retry_after
 
 
 class Trace(Availability):
     """On and off times from a list or a CSV file of ``site,on,off`` in virtual seconds.
 
-    A site is there from each ``on`` until just before its ``off``; an empty ``off`` is for ever. A site without
-    a row is always there, a site after its last ``off`` never again.
+    A site is there from each ``on`` until just before its ``off``; an empty ``off`` is for ever. A site
+    without a row is always there, a site after its last ``off`` never again.
     """
 
     def __init__(
@@ -224,7 +223,7 @@ class Trace(Availability):
                 if not on < off:
                     raise DelayError(f"availability of site '{site}': on {on} is not before off {off}")
 
-    def available_at(self, site: str, now: float, rng: np.random.Generator) -> float:
+    def available_at(self, site: str, now: float, rng: GeneratorMaker) -> float:
         """Look the time up."""
         if site not in self.intervals:
             return now

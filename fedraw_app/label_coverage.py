@@ -1,7 +1,7 @@
-"""Which client holds which labels, how rare that makes it, and what weight it gets (FedRAW, arXiv 2609.07192).
+"""Which client holds which labels, how rare that makes it, and its weight (FedRAW, arXiv 2609.07192).
 
-Pure functions of arrays, and the server's registry of what it knows. Coverage is one bit a label and a client:
-"holds at least so many examples of it"; counts never leave a client.
+Pure functions of arrays, and the server's registry of what it knows. Coverage is one bit a label and a
+client: "holds at least so many examples of it"; counts never leave a client.
 """
 
 import logging
@@ -91,8 +91,8 @@ def coverage_from_update(weight: np.ndarray, bias: np.ndarray | None, threshold:
     """Infer which labels a client holds from the change of its classifier's last layer.
 
     In a softmax classifier a label that is absent from the local data only ever has its logit pushed down:
-    its bias falls, and its weights move against features that are not negative (after a ReLU). A label that is
-    present has examples that pull it up, so its bias rises or a part of its weights does.
+    its bias falls, and its weights move against features that are not negative (after a ReLU). A label that
+    is present has examples that pull it up, so its bias rises or a part of its weights does.
 
     Parameters
     ----------
@@ -132,7 +132,7 @@ class LabelCoverage:
         return self._bits[site]
 
     def update(self, site: str, bits: Any) -> None:
-        """Take a site's latest coverage; what is no list of bits of the known length is ignored, with a warning."""
+        """Take a site's latest coverage; what is no list of bits is ignored, with one warning."""
         usable = (
             isinstance(bits, Sequence | np.ndarray) and len(bits) > 0 and all(bit in (0, 1) for bit in bits)
         )

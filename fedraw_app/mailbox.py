@@ -36,7 +36,7 @@ class Mailbox:
         return pushed[0]
 
     def poll(self) -> None:
-        """Pull the replies that are there; each message is pulled once, a second pull is an error in Flower."""
+        """Pull the replies that are there, each once: a second pull is an error in Flower."""
         if not self._outstanding:
             return
         for reply in list(self._grid.pull_messages(list(self._outstanding))):

@@ -5,14 +5,15 @@ package stands alone in a foreign app, so it derives its generators itself.
 """
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
+
+# Makes a generator when it is asked for one: most draws of a schedule are never needed.
+GeneratorMaker = Callable[[], np.random.Generator]
 
 
 def generator(seed: int, purpose: str, *keys: int | str) -> np.random.Generator:
     """Return the generator of one purpose, such as ``(seed, "delay", site, job)``; the seed is >= 0."""
-    words = [seed]
-    for key in (purpose, *keys):
-        digest = hashlib.sha256(f"{type(key).__name__}:{key}".encode()).digest()
-        words += [int.from_bytes(digest[i : i + 4], "little") for i in range(0, 16, 4)]
-    return np.random.default_rng(np.random.SeedSequence(words))
+    digest = hashlib.sha256(repr((purpose, *keys)).encode()).digest()
+    return np.random.default_rng(np.random.SeedSequence([seed, int.from_bytes(digest, "little")]))

@@ -89,7 +89,7 @@ def sweep(
     from rarefl.superlink import LocalSuperLink
     from rarefl.sweep_plan import plan_runs
 
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160)
     with _errors_in_one_line(), _signals_like_ctrl_c():
         runs = plan_runs(preset, settings or [], seeds, out)
         folder = runs[0].out

@@ -128,7 +128,8 @@ def write_results(outcome: SweepOutcome, runs: Sequence[PlannedRun], command: st
     keys = list(runs[0].varied)
     rows = result_rows(outcome.finished, keys)
     rows.to_csv(out / "results.csv", index=False)
-    table = grid_table(rows, keys)
+    # A key with one value stands in the command line and needs no column.
+    table = grid_table(rows, [key for key in keys if len({run.varied[key] for run in runs}) > 1])
     parts = [
         "# Results of a sweep",
         f"    {command}",

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pandas as pd
+from rich import box
 from rich.table import Table
 
 from rarefl.sweep_plan import PlannedRun
@@ -12,8 +13,8 @@ from rarefl.sweep_plan import PlannedRun
 PERCENTAGES = {
     "accuracy": "accuracy %",
     "balanced_accuracy": "balanced accuracy %",
-    "rare_accuracy": "rare-label accuracy %",
-    "rare_label_share": "rare among bought %",
+    "rare_accuracy": "rare accuracy %",
+    "rare_label_share": "rare labels bought %",
 }
 """Measures of a label round that the table shows, with their headings; shares in 0..1."""
 
@@ -69,7 +70,7 @@ def grid_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
     rows
         What :func:`result_rows` returned.
     keys
-        The varied keys.
+        The keys that tell grid points apart.
 
     Returns
     -------
@@ -91,7 +92,7 @@ def grid_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
 
 def rich_table(table: Sequence[Mapping[str, str]]) -> Table:
     """Return the table for a terminal."""
-    drawn = Table()
+    drawn = Table(box=box.SIMPLE_HEAD)
     for heading in table[0]:
         drawn.add_column(heading, justify="right")
     for cells in table:

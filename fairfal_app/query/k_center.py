@@ -5,8 +5,8 @@ import numpy as np
 from fairfal_app.query.errors import QueryInputError
 from fairfal_app.query.gradient import GradientEmbeddings, squared_distances
 
-# Distances between candidates and anchors held at once, 32 MiB of float64.
-BLOCK = 2**22
+# Rows and columns of the block of distances to anchors that is held at once, 8 MiB of float64.
+TILE = 1024
 
 
 def k_center(candidates: GradientEmbeddings, anchors: GradientEmbeddings, quota: int) -> np.ndarray:
@@ -43,10 +43,11 @@ def k_center(candidates: GradientEmbeddings, anchors: GradientEmbeddings, quota:
 def _nearest_anchor(candidates: GradientEmbeddings, anchors: GradientEmbeddings) -> np.ndarray:
     """Return each candidate's squared distance to its nearest anchor; infinity without anchors."""
     nearest = np.full(len(candidates), np.inf)
-    step = max(1, BLOCK // len(candidates))
-    for start in range(0, len(anchors), step):
-        block = squared_distances(candidates, anchors[start : start + step])
-        np.minimum(nearest, block.min(axis=1), out=nearest)
+    for row in range(0, len(candidates), TILE):
+        rows = slice(row, row + TILE)
+        for column in range(0, len(anchors), TILE):
+            block = squared_distances(candidates[rows], anchors[column : column + TILE])
+            np.minimum(nearest[rows], block.min(axis=1), out=nearest[rows])
     return nearest
 
 
@@ -55,9 +56,12 @@ def _first_equal(candidates: GradientEmbeddings, anchors: GradientEmbeddings) ->
 
     A matrix product may round equal rows differently, which would break ties by accident.
     """
-    factors = [np.hstack([part.features, part.residuals]) for part in (candidates, anchors)]
-    rows = np.vstack(factors)
-    rows += 0.0  # -0.0 and 0.0 are equal, but their bytes differ
+    count, width = len(candidates), candidates.features.shape[1]
+    rows = np.empty((count + len(anchors), width + candidates.residuals.shape[1]))
+    for part, target in ((candidates, rows[:count]), (anchors, rows[count:])):
+        # Adding 0 turns -0.0 into 0.0, which equals it but has other bytes.
+        np.add(part.features, 0.0, out=target[:, :width])
+        np.add(part.residuals, 0.0, out=target[:, width:])
     whole_rows = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1])))[:, 0]
     _, first, group = np.unique(whole_rows, return_index=True, return_inverse=True)
     return first[group]

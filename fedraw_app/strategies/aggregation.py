@@ -87,8 +87,8 @@ def mix_buffers(
 ) -> Arrays:
     """Return the new values of the buffers, which no gradient moved.
 
-    Floating ones are a convex mix, ``b <- (1 - m) b + m sum p_i b_i`` with ``m = min(1, server_lr sum f)`` and
-    p the factors f normalised: a running variance stays positive. Integers and booleans take the maximum.
+    Floating ones are a convex mix, ``b <- (1 - m) b + m sum p_i b_i`` with ``m = min(1, server_lr sum f)``
+    and p the factors f normalised: a running variance stays positive. Integers and booleans take the maximum.
     """
     total = float(factors.sum())
     if total <= 0:

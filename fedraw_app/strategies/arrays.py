@@ -1,10 +1,40 @@
-"""Which arrays of a model are buffers, and how arrays keep their dtype."""
+"""Arrays in messages: how they are read, which of a model's are buffers, and how they keep their dtype."""
 
+import math
 from collections.abc import Collection
 
 import numpy as np
+from flwr.app import Array
+
+NUMPY_MAGIC = b"\x93NUMPY"
 
 BUFFER_ENDINGS = ("running_mean", "running_var", "num_batches_tracked")
+
+
+def read_array(array: Array) -> np.ndarray:
+    """Return a read-only view of the data of Flower's array.
+
+    ``Array.numpy()`` copies, and NumPy reads the header with Python's parser, which on CPython 3.11 fails now
+    and then with a SystemError while another thread parses too, such as one that evaluates a version.
+
+    Raises
+    ------
+    TypeError, ValueError
+        The data are no NumPy array of the array's dtype and shape.
+    """
+    if array.stype != "numpy.ndarray":
+        raise TypeError(f"serialised as '{array.stype}', not as a NumPy array")
+    data, dtype = array.data, np.dtype(array.dtype)
+    width = 2 if data[6:7] == b"\x01" else 4
+    start = 8 + width
+    end = start + int.from_bytes(data[8:start], "little")
+    header = data[start:end]
+    count = math.prod(array.shape)
+    described = f"'descr': '{dtype.str}'".encode() in header
+    if data[:6] != NUMPY_MAGIC or not described or len(data) - end != count * dtype.itemsize:
+        raise ValueError(f"the data are no NumPy array of dtype {dtype} and shape {array.shape}")
+    flat = np.frombuffer(data, dtype, count, end)
+    return flat.reshape(array.shape, order="F" if b"'fortran_order': True" in header else "C")
 
 
 def is_buffer(key: str, buffer_keys: Collection[str] | None) -> bool:

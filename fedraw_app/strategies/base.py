@@ -1,7 +1,7 @@
 """What every asynchronous strategy has in common, and the places where they differ."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,7 @@ class AsynchronousStrategy(AsynchronousSettings, Strategy):
         return Buffer(self.keep)
 
     def received(self, entry: Entry, sent: Arrays) -> None:
-        """Take note of an update that came in, trained from ``sent``, before anything else is done with it."""
+        """Take note of an update that came in, trained from ``sent``, before anything else."""
         if self.coverage_key in entry.metrics:
             self.coverage.update(entry.site, entry.metrics[self.coverage_key])
 
@@ -67,6 +67,8 @@ class AsynchronousStrategy(AsynchronousSettings, Strategy):
         return len(buffer) > 0 and self.keep != "off" and self._cycle_is_over(buffer, roster)
 
     def _cycle_is_over(self, buffer: Buffer, roster: Roster) -> bool:
+        if roster.reaches(self.buffer_size):
+            return False
         expected = roster.reachable()
         return len(expected | buffer.sites) < self.buffer_size and expected <= buffer.sites
 
@@ -201,8 +203,8 @@ class AsynchronousStrategy(AsynchronousSettings, Strategy):
     ) -> Iterable[Message]:
         """Refuse: there are no rounds to configure."""
         raise StrategyError(
-            f"{type(self).__name__} has no rounds: call its own start(). Wrappers that run rounds of their own, as "
-            "Flower's differential privacy does, cannot drive it; use LocalDpMod in the ClientApp instead"
+            f"{type(self).__name__} has no rounds: call its own start(). A wrapper that runs rounds of its "
+            "own, as Flower's differential privacy does, cannot drive it; use LocalDpMod in the ClientApp"
         )
 
     def aggregate_train(
@@ -275,7 +277,7 @@ class AsynchronousStrategy(AsynchronousSettings, Strategy):
         """
         if state.get("strategy") != type(self).__name__:
             raise CheckpointError(
-                f"the checkpoint is of {state.get('strategy')}, this is {type(self).__name__}; resume with the "
-                "strategy that wrote it"
+                f"the checkpoint is of {state.get('strategy')}, this is {type(self).__name__}; resume "
+                "with the strategy that wrote it"
             )
         self._resume = (arrays, state)

@@ -68,7 +68,7 @@ def unpack(run: "AsynchronousRun", arrays: dict[str, np.ndarray], state: dict[st
         there = versions[state["version"]][key].shape if key in versions[state["version"]] else None
         if here != there:
             raise CheckpointError(
-                f"'{key}' has shape {there} in the checkpoint and {here} in the model (None: it is not there); "
+                f"'{key}' has shape {there} in the checkpoint and {here} in the model (None: not there); "
                 "resume with the model that the run was started with"
             )
     run.versions = VersionStore.restored(versions, state["version"])

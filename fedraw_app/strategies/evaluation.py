@@ -21,13 +21,17 @@ class ServerEvaluation:
     def __init__(self, function: EvaluateFunction | None, background: bool) -> None:
         self.results: dict[int, MetricRecord] = {}
         self._function = function
-        self._executor = ThreadPoolExecutor(1, "evaluation") if function and background else None
+        self._executor = ThreadPoolExecutor(1, "evaluation") if background else None
         self._running: dict[int, Future[MetricRecord | None]] = {}
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is a function to call."""
+        return self._function is not None
 
     def submit(self, version: int, arrays: ArrayRecord) -> None:
         """Evaluate a version, now or later."""
-        if self._function is None:
-            return
+        assert self._function is not None
         if self._executor is None:
             self._keep(version, self._function(version, arrays))
         else:
@@ -67,4 +71,6 @@ def evaluate_clients(run: "AsynchronousRun", version: int) -> MetricRecord | Non
     sent = [message_id for message in messages if (message_id := mailbox.send(message))]
     mailbox.wait(sent, run.timeout)
     replies = [mailbox.take(message_id) for message_id in sent if mailbox.has(message_id)]
+    for message_id in sent:
+        mailbox.forget(message_id)
     return strategy.aggregate_evaluate(version, replies)

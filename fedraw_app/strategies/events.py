@@ -14,7 +14,8 @@ class Event(NamedTuple):
     * ``replace``: an update lost its place to another one of the same site, or was averaged into it;
     * ``drop``: an update was not taken, for ``reason``;
     * ``fail``: a job failed, for ``reason``;
-    * ``aggregate``: an update became part of ``version`` with ``weight`` (its share times its staleness factor);
+    * ``aggregate``: an update became part of ``version`` with ``weight``, its share times its staleness
+      factor;
     * ``publish``: ``version`` is there;
     * ``leave``: at the end, an update was left in a part-filled buffer;
     * ``abandon``: at the end, a job was in flight.

@@ -25,8 +25,8 @@ class FedRAW(AsynchronousStrategy):
     ----------
     keep : str
         What a second update of a client in the buffer does to the first: ``newest`` takes its place,
-        ``freshest`` takes it unless it is staler, ``mean`` is averaged into it, ``off`` has a place of its own.
-        A version is made at ``buffer_size`` different clients.
+        ``freshest`` takes it unless it is staler, ``mean`` is averaged into it, ``off`` has a place of its
+        own. A version is made at ``buffer_size`` different clients.
     rarity_weight : float
         lambda: a client of rarity rho weighs ``1 + lambda rho`` times as much as one with common labels only.
     rarity : str
@@ -90,8 +90,8 @@ class FedRAW(AsynchronousStrategy):
         matrices = [i for i, key in enumerate(keys) if deltas[key].ndim == 2]
         if not matrices:
             raise SettingError(
-                "label_source is 'updates' and the model has no matrix that could be a classifier; name its last "
-                "layer in `classifier`"
+                "label_source is 'updates' and the model has no matrix that could be a classifier; name its "
+                "last layer in `classifier`"
             )
         weight = deltas[keys[matrices[-1]]]
         vectors = [deltas[key] for key in keys[matrices[-1] + 1 :] if deltas[key].shape == weight.shape[:1]]

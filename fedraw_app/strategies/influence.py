@@ -85,7 +85,7 @@ class Influence:
         rare: Collection[str],
         seconds: float,
     ) -> None:
-        """Record a flush: its updates by site and staleness, and the weight that each site had in the step."""
+        """Record a flush: site and staleness of its updates, and the weight of each site in the step."""
         self.participations.update(sites)
         self.staleness.update(taus)
         for site, weight in weights.items():
@@ -153,7 +153,7 @@ class Influence:
             "failed": dict(self.failed),
             "participations": dict(self.participations),
             "weights": dict(self.weights),
-            "staleness": sorted(self.staleness.items()),
+            "staleness": [[tau, count] for tau, count in sorted(self.staleness.items())],
             "seconds": self.seconds,
             "replaced_before": self._replaced_before,
             "flushes": [
@@ -169,13 +169,12 @@ class Influence:
         for name in ("replaced", "dropped", "failed", "participations"):
             setattr(result, name, Counter(state[name]))
         result.weights = dict(state["weights"])
-        result.staleness = Counter({tau: count for tau, count in state["staleness"]})
+        result.staleness = Counter(dict(state["staleness"]))
         result.seconds = state["seconds"]
         result._replaced_before = state["replaced_before"]
-        result.flushes = [
-            FlushRecord(**{key: math.nan if value is None else value for key, value in record.items()})
-            for record in state["flushes"]
-        ]
+        for record in state["flushes"]:
+            whole: dict[str, Any] = {key: math.nan if v is None else v for key, v in record.items()}
+            result.flushes.append(FlushRecord(**whole))
         return result
 
 

@@ -1,12 +1,11 @@
 """The loop of an asynchronous run, which owns all of its state.
 
-One tick of the clock at a time: an arrival feeds the buffer, a full buffer makes a version, and when nothing is
-left of the present instant the free clients get the present version.
+One tick of the clock at a time: an arrival feeds the buffer, a full buffer makes a version, and when nothing
+is left of the present instant the free clients get the present version.
 """
 
 import logging
 import math
-import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +17,11 @@ from fedraw_app.errors import RunStoppedError
 from fedraw_app.mailbox import Mailbox, wait_for_nodes
 from fedraw_app.strategies import checkpoint
 from fedraw_app.strategies.aggregation import Arrays
+from fedraw_app.strategies.arrays import read_array
 from fedraw_app.strategies.buffer import Entry
 from fedraw_app.strategies.evaluation import EvaluateFunction, ServerEvaluation, evaluate_clients
 from fedraw_app.strategies.events import Event, as_callback
+from fedraw_app.strategies.flush import make_version
 from fedraw_app.strategies.influence import Influence
 from fedraw_app.strategies.replies import ReplyError, Update, read_update
 from fedraw_app.strategies.result import AsynchronousResult
@@ -62,7 +63,7 @@ class AsynchronousRun:
         self.clock.reset()
         self.mailbox = Mailbox(grid)
         self.roster = Roster(strategy.dispatch, strategy.seed, strategy.sites)
-        self.versions = VersionStore({key: array.numpy() for key, array in initial_arrays.items()})
+        self.versions = VersionStore({key: read_array(a) for key, a in initial_arrays.items()})
         self.buffer = strategy.make_buffer()
         self.jobs: dict[int, Job] = {}
         self.influence = Influence()
@@ -85,7 +86,7 @@ class AsynchronousRun:
             if self.resumed:
                 for job in self.jobs.values():
                     self._send(job)
-            else:
+            elif self.evaluation.wanted:
                 self.evaluation.submit(0, self.versions.record(0))
             while self.versions.current < self.num_versions:
                 self._step()
@@ -97,31 +98,33 @@ class AsynchronousRun:
     def _step(self) -> None:
         """Fill the free places if the instant is over, and take the next tick."""
         if not self.clock.more_now():
+            self.clock.read()
             self._refresh_nodes()
             self._dispatch()
-            if not self.jobs and not self.clock.pending():
-                self._wait_for_anybody()
-                return
-        happened = self.clock.next(self.mailbox, self.jobs, self.timeout)
+        stuck = not self.jobs and not self.clock.pending()
+        happened = None if stuck else self.clock.next(self.mailbox, self.jobs, self.timeout)
         self.evaluation.collect()
-        if happened is None:
-            return
-        tick, reply = happened
+        if happened is not None:
+            self._take(*happened)
+        if self.strategy.is_ready(self.buffer, self.roster):
+            self._evaluate(make_version(self))
+        elif stuck:
+            self._wait_for_anybody()
+        if happened is not None and self.strategy.on_step is not None:
+            self.strategy.on_step(self.strategy)
+
+    def _take(self, tick: Tick, reply: Message | None) -> None:
         if tick.kind is TickKind.WAKE:
             self.roster.free(tick.site, self.clock.now)
         else:
             self._end_job(self.jobs.pop(tick.sequence), tick, reply)
-        if self.strategy.is_ready(self.buffer, self.roster):
-            self._flush()
-        if self.strategy.on_step is not None:
-            self.strategy.on_step(self.strategy)
 
     def _end(self) -> None:
         """Abandon what is in flight, and leave the nodes free where that takes computed time only."""
         for entry in self.buffer:
-            self._log("leave", entry.site, entry.job, entry.version)
+            self.log("leave", entry.site, entry.job, entry.version)
         for job in self.jobs.values():
-            self._log("abandon", job.site, job.number, job.version)
+            self.log("abandon", job.site, job.number, job.version)
         if self.clock.virtual:
             self.mailbox.drain(self.timeout)
         elif self.versions.current:
@@ -149,8 +152,8 @@ class AsynchronousRun:
         nodes = wait_for_nodes(self.grid, max(least, len(self.roster.clients)), patience)
         if len(nodes) < least:
             raise self._stopped(
-                f"{len(nodes)} nodes are connected after {patience:g} s, min_available_nodes is {least}; start "
-                "more nodes or ask for fewer"
+                f"{len(nodes)} nodes are connected after {patience:g} s, min_available_nodes is {least}; "
+                "start more nodes or ask for fewer"
             )
 
     def _refresh_nodes(self) -> None:
@@ -208,7 +211,7 @@ class AsynchronousRun:
         client.jobs += 1
         client.state = "busy"
         self.versions.acquire(job.version)
-        self._log("dispatch", job.site, job.number, job.version)
+        self.log("dispatch", job.site, job.number, job.version)
         if self._send(job):
             self.jobs[job.sequence] = job
             self.clock.begin(job)
@@ -284,14 +287,14 @@ class AsynchronousRun:
         self.strategy.received(entry, sent)
         if self.strategy.max_staleness is not None and tau > self.strategy.max_staleness:
             self.influence.dropped["stale"] += 1
-            self._log("drop", job.site, job.number, job.version, tau, reason="stale")
+            self.log("drop", job.site, job.number, job.version, tau, reason="stale")
             return
-        self._log("arrive", job.site, job.number, job.version, tau)
+        self.log("arrive", job.site, job.number, job.version, tau)
         displaced = self.buffer.add(entry)
         if displaced is not None:
             self.influence.replaced[displaced.site] += 1
             staleness = self.versions.current - displaced.version
-            self._log("replace", displaced.site, displaced.job, displaced.version, staleness)
+            self.log("replace", displaced.site, displaced.job, displaced.version, staleness)
 
     def _fail(self, job: Job, reason: str, detail: str) -> None:
         """Count a failure and let the client pause, longer with each one in a row."""
@@ -305,8 +308,8 @@ class AsynchronousRun:
         )
         self.influence.failed[reason] += 1
         self._look_at_nodes = True
-        self._log("fail", job.site, job.number, job.version, reason=reason)
-        self._warn(f"{job.site} {reason}", f"job {job.number} of site '{job.site}' failed: {detail}")
+        self.log("fail", job.site, job.number, job.version, reason=reason)
+        self.warn(f"{job.site} {reason}", f"job {job.number} of site '{job.site}' failed: {detail}")
         if reason == "dead-worker":
             raise self._stopped(
                 f"{detail}\nA dead Ray worker stays in Flower's pool and fails every message that it gets: "
@@ -316,53 +319,17 @@ class AsynchronousRun:
         limit = self.strategy.give_up_after
         if connected and all(other.failures >= limit for other in connected):
             raise self._stopped(
-                f"each of the {len(connected)} connected clients failed {limit} times in a row; the last failure, "
-                f"of site '{job.site}': {detail}"
+                f"each of the {len(connected)} connected clients failed {limit} times in a row; the last "
+                f"failure, of site '{job.site}': {detail}"
             )
-
-    def _flush(self) -> None:
-        """Make a version of the buffer."""
-        strategy = self.strategy
-        entries = self.buffer.take()
-        if len(entries) < strategy.buffer_size:
-            self._warn(
-                "short",
-                f"only {len(entries)} clients can be in the buffer, buffer_size is {strategy.buffer_size}; a "
-                "version is made when each of them has sent an update",
-            )
-        taus = [self.versions.current - entry.version for entry in entries]
-        began = time.perf_counter()
-        factors = strategy.coefficients(entries, taus)
-        arrays = self.versions.arrays(self.versions.current)
-        if not strategy.timing_only:
-            arrays = strategy.update(arrays, entries, factors)
-        seconds = time.perf_counter() - began
-
-        version = self.versions.publish(arrays)
-        for entry, tau, factor in zip(entries, taus, factors, strict=True):
-            self._log("aggregate", entry.site, entry.job, version, tau, float(factor))
-        self._log("publish", "", None, version)
-        self.influence.flush(
-            version,
-            self.clock.now,
-            [entry.site for entry in entries],
-            taus,
-            strategy.contributions(entries, factors),
-            strategy.rare_group(),
-            seconds,
-        )
-        if any(entry.metrics for entry in entries):
-            self.train_metrics[version] = strategy.train_metrics_aggr_fn(
-                [RecordDict({"metrics": MetricRecord(entry.metrics)}) for entry in entries],
-                strategy.weighted_by_key,
-            )
-        if version % max(1, self.num_versions // 100) == 0 or version == self.num_versions:
-            LOGGER.info("[VERSION %d/%d] time %.1f", version, self.num_versions, self.clock.now)
-        self._evaluate(version)
 
     def _evaluate(self, version: int) -> None:
+        """Evaluate a version that has just been published, if it is its turn."""
+        if version % max(1, self.num_versions // 100) == 0 or version == self.num_versions:
+            LOGGER.info("[VERSION %d/%d] time %.1f", version, self.num_versions, self.clock.now)
         if version % self.strategy.evaluate_every == 0 or version == self.num_versions:
-            self.evaluation.submit(version, self.versions.record(version))
+            if self.evaluation.wanted:
+                self.evaluation.submit(version, self.versions.record(version))
             if self.clock.virtual:
                 self._let_clients_evaluate(version)
 
@@ -371,7 +338,7 @@ class AsynchronousRun:
         if metrics is not None:
             self.client_metrics[version] = metrics
 
-    def _log(
+    def log(
         self,
         kind: str,
         site: str,
@@ -381,9 +348,10 @@ class AsynchronousRun:
         weight: float | None = None,
         reason: str = "",
     ) -> None:
+        """Put a record of the present time into the event log."""
         self.emit(Event(self.clock.now, kind, site, job, version, staleness, weight, reason))
 
-    def _warn(self, key: str, text: str) -> None:
+    def warn(self, key: str, text: str) -> None:
         """Log a warning the first time that it is given."""
         if key not in self._warned:
             self._warned.add(key)

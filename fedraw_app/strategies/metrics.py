@@ -29,7 +29,7 @@ def average(metrics: Sequence[dict[str, Any]], weighted_by_key: str) -> MetricRe
     total = float(sum(weights))
     result = MetricRecord()
     for key in metrics[0] if metrics else ():
-        values = [metric.get(key) for metric in metrics]
-        if key != weighted_by_key and all(isinstance(value, int | float) for value in values):
-            result[key] = sum(w * float(v) for w, v in zip(weights, values, strict=True)) / total
+        values = [value for metric in metrics if isinstance(value := metric.get(key), int | float)]
+        if key != weighted_by_key and len(values) == len(metrics):
+            result[key] = sum(w * value for w, value in zip(weights, values, strict=True)) / total
     return result

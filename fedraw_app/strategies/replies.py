@@ -1,6 +1,7 @@
 """From a client's reply to an update, or to the reason why there is none."""
 
 import math
+import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from flwr.app import ArrayRecord, Message
 
 from fedraw_app.strategies.aggregation import Arrays, wide
-from fedraw_app.strategies.arrays import is_buffer, restore_dtype
+from fedraw_app.strategies.arrays import is_buffer, read_array, restore_dtype
 
 # Flower's error codes of replies that no client made, and what they are counted as.
 REASON_OF_CODE = {3: "timeout", 4: "timeout", 5: "node-gone"}
@@ -56,7 +57,7 @@ def read_update(
     if reply.has_error():
         detail = str(reply.error.reason)
         reason = "dead-worker" if DEAD_WORKER in detail else REASON_OF_CODE.get(reply.error.code, "error")
-        raise ReplyError(reason, detail)
+        raise ReplyError(reason, _last_line(detail))
     metrics = {
         key: value for record in reply.content.metric_records.values() for key, value in record.items()
     }
@@ -69,6 +70,12 @@ def read_update(
     record = records[arrays_key] if arrays_key in records else next(iter(records.values()))
     deltas, values = _difference(record, sent, buffer_keys)
     return Update(deltas, values, metrics, examples)
+
+
+def _last_line(text: str) -> str:
+    """Return the last line of an error; in simulation that is the message under a long coloured traceback."""
+    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "without a reason"
 
 
 def _examples(value: Any) -> float | None:
@@ -86,7 +93,7 @@ def _difference(
     deltas, values = {}, {}
     for key, start in sent.items():
         try:
-            array = record[key].numpy()
+            array = read_array(record[key])
         except (TypeError, ValueError) as error:
             raise ReplyError("arrays", f"'{key}' cannot be read: {error}") from error
         if array.shape != start.shape:
@@ -105,7 +112,7 @@ def _difference(
 
 
 def _finite(array: np.ndarray) -> bool:
-    """Tell whether all values are finite; the sum is a cheap first look without a mask of the array's size."""
+    """Tell whether all values are finite; the sum is a first look without a mask of the array's size."""
     if array.dtype.kind != "f":
         return True
     with np.errstate(over="ignore", invalid="ignore"):

@@ -1,6 +1,7 @@
 """The clients of a run: who is free, who works, who pauses, and whose turn it is."""
 
 import bisect
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
@@ -21,8 +22,8 @@ class Client:
     node
         Its node now; None while it has none.
     state
-        ``idle``; ``busy`` with a job; ``waiting`` to be available; in ``backoff`` after a failure; ``off`` when
-        it never will be available again.
+        ``idle``; ``busy`` with a job; ``waiting`` to be available; in ``backoff`` after a failure; ``off``
+        when it never will be available again.
     jobs
         Jobs dispatched so far.
     attempts
@@ -81,7 +82,7 @@ class Roster:
             site = self._site(node, len(nodes))
             if site in here:
                 raise SettingError(
-                    f"nodes {here[site]} and {node} are both named '{site}'; give each node its own name in `sites`"
+                    f"nodes {here[site]} and {node} are both named '{site}'; `sites` must give each its own"
                 )
             here[site] = node
         for site, node in here.items():
@@ -137,6 +138,11 @@ class Roster:
     def reachable(self) -> set[str]:
         """Return the sites from which an update can be expected."""
         return {site for site, client in self.clients.items() if client.reachable}
+
+    def reaches(self, count: int) -> bool:
+        """Tell whether updates can be expected from ``count`` clients or more."""
+        found = (client for client in self.clients.values() if client.reachable)
+        return sum(1 for _ in itertools.islice(found, count)) >= count
 
     def state(self) -> list[dict[str, Any]]:
         """Return all clients as JSON; node ids are of this run only and are left out."""

@@ -69,7 +69,8 @@ class AsynchronousSettings:
     train_metrics_aggr_fn, evaluate_metrics_aggr_fn : callable or None
         Average the metrics of the updates of a version, and of an evaluation, as in Flower's strategies.
     coverage_key : str
-        Metric with a client's label coverage: a list with a 1 for each label it holds. Clients need not send it.
+        Metric with a client's label coverage, a list with a 1 for each label that it holds. Clients need not
+        send it.
     label_coverage : mapping of str to sequence of int or None
         Label coverage of sites that is known at the start.
     rare_sites : collection of str or None
@@ -169,7 +170,8 @@ class AsynchronousSettings:
             (self.max_staleness or 0) >= 0,
             "None or a number of versions",
         )
-        _check("job_timeout", self.job_timeout, (self.job_timeout or 1) > 0, "None or seconds above 0")
+        timeout = self.job_timeout
+        _check("job_timeout", timeout, timeout is None or timeout > 0, "None or seconds above 0")
         _check(
             "fraction_evaluate",
             self.fraction_evaluate,

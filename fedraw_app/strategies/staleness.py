@@ -1,7 +1,7 @@
 """How much an update counts that was trained on an old version.
 
-A staleness function maps tau, the number of versions published between the dispatch of a job and the flush that
-uses it, to a factor in [0, 1]; it is 1 at 0 and does not increase.
+A staleness function maps tau, the number of versions published between the dispatch of a job and the flush
+that uses it, to a factor in [0, 1]; it is 1 at 0 and does not increase.
 """
 
 import math
@@ -54,7 +54,8 @@ class Hinge:
         """Check the ranges."""
         if not (self.slope >= 0 and self.knee >= 0 and math.isfinite(self.slope + self.knee)):
             raise SettingError(
-                f"the staleness hinge has slope {self.slope} and knee {self.knee}; both are finite and not negative"
+                f"the staleness hinge has slope {self.slope} and knee {self.knee}; both must be finite and "
+                "not negative"
             )
 
     def __call__(self, tau: int) -> float:

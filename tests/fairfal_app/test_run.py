@@ -48,7 +48,9 @@ def final(folder: Path) -> dict[str, torch.Tensor]:
 class Tampering(ClientApp):
     """The real ClientApp, whose messages at one partition pass through ``change``."""
 
-    def __init__(self, partition: int, change: Callable[[Message, Message], Message], message_type: str) -> None:
+    def __init__(
+        self, partition: int, change: Callable[[Message, Message], Message], message_type: str
+    ) -> None:
         super().__init__()
         self.partition = partition
         self.change = change
@@ -56,7 +58,10 @@ class Tampering(ClientApp):
 
     def __call__(self, message: Message, context: Context) -> Message:
         reply = client_app(message, context)
-        if context.node_config["partition-id"] == self.partition and message.metadata.message_type == self.message_type:
+        if (
+            context.node_config["partition-id"] == self.partition
+            and message.metadata.message_type == self.message_type
+        ):
             return self.change(message, reply)
         return reply
 
@@ -113,7 +118,9 @@ def test_what_travels_is_what_records_lists(tmp_path: Path) -> None:
     grid = run(tmp_path, evaluate__clients=True)
     model_keys = set(final(tmp_path))
     kinds = set()
-    for message, allowed in [(m, records.REQUESTS) for m in grid.sent] + [(m, records.REPLIES) for m in grid.received]:
+    for message, allowed in [(m, records.REQUESTS) for m in grid.sent] + [
+        (m, records.REPLIES) for m in grid.received
+    ]:
         kind = message.metadata.message_type
         kinds.add(kind)
         contents, may = message.content, allowed[kind]

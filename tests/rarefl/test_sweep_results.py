@@ -69,8 +69,8 @@ def test_mean_and_deviation_over_seeds(runs: list[PlannedRun]) -> None:
         "label ratio": "0.1",
         "accuracy %": "85.00 ± 5.57",
         "balanced accuracy %": "75.00 ± 5.57",
-        "rare-label accuracy %": "50.00 ± 0.00",
-        "rare among bought %": "5.00 ± 0.00",
+        "rare accuracy %": "50.00 ± 0.00",
+        "rare labels bought %": "5.00 ± 0.00",
         "seconds": "20",
         "seeds": "3",
     }
@@ -81,7 +81,7 @@ def test_mean_and_deviation_over_seeds(runs: list[PlannedRun]) -> None:
 def test_a_measure_that_no_run_has_is_a_dash(runs: list[PlannedRun]) -> None:
     table = grid_table(result_rows([(runs[0], summary(0.5, rare=None))], KEYS), KEYS)
 
-    assert table[0]["rare-label accuracy %"] == "-"
+    assert table[0]["rare accuracy %"] == "-"
 
 
 def test_no_finished_run_is_no_row(runs: list[PlannedRun]) -> None:

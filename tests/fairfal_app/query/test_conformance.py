@@ -4,10 +4,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from fairfal_app.query import QUERY_STRATEGIES, FairFALOptions, build_query_strategy, select
 from fairfal_app.query.base import QueryInput, QueryStrategy
 from fairfal_app.query.errors import QueryOptionError
+from learning.models import build_model
+from learning.predict import predict
+from learning.views import Normalisation
 from tests.fairfal_app.query.examples import random_input, reorder_pool
 
 BUDGETS = (1, 7, 39, 40, 41, 1000)
@@ -102,6 +106,23 @@ def test_a_generator_is_the_only_source_of_randomness(strategy, inputs):
     state = np.random.get_state()[1].copy()  # noqa: NPY002
     query(strategy, inputs)
     assert np.array_equal(state, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_the_batches_of_prediction_do_not_matter(strategy):
+    images = torch.randint(
+        0, 256, (50, 1, 8, 8), generator=torch.Generator().manual_seed(0), dtype=torch.uint8
+    )
+    labels = np.array([0, 1, 2, 0, 1, 2])
+    models = [build_model("cnn4", 1, 8, 4, torch.Generator().manual_seed(seed)) for seed in (1, 2)]
+    answers = []
+    for batch_size in (1, 7, 512):
+        looks = [
+            predict(model, part, Normalisation((0.5,), (0.25,)), torch.device("cpu"), batch_size=batch_size)
+            for part in (images[6:], images[:6])
+            for model in models
+        ]
+        answers.append(query(strategy, QueryInput(*looks, labels, query_model="local", gamma_mean=0.4)))
+    assert answers[0] == answers[1] == answers[2]
 
 
 def test_every_image_can_be_drawn_by_the_random_query():

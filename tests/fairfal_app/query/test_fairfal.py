@@ -84,8 +84,8 @@ def test_pseudo_labels_and_stage_two_go_by_global_features_whatever_the_query_mo
 
 def test_residuals_take_the_classifiers_label_for_the_pool_and_the_true_one_for_anchors():
     # One bucket, class 0. Residuals at class 0 are -0.45 and 0.1 for the pool and, by its true label, 0.6 for
-    # the anchor: distances 1.05 and 0.5 pick position 0. With the bucket's class for the pool, or the likeliest
-    # class for the anchor, position 0 would be the nearer one at 0.05.
+    # the anchor: distances 1.05 and 0.5 pick position 0. With the bucket's class for the pool, or the
+    # likeliest class for the anchor, position 0 would be the nearer one at 0.05.
     inputs = QueryInput(
         pool_global=predictions([[0.45, 0.55], [0.9, 0.1]], [[1], [1]]),
         pool_local=None,

@@ -84,6 +84,23 @@ def test_equal_embeddings_are_taken_in_their_order_whatever_the_rounding(seed, c
     assert picks[2:] == [i for i in range(3 * copies - 1) if i not in (1, 2)]
 
 
+@given(st.integers(0, 2**32 - 1))
+def test_candidates_equal_to_an_anchor_are_taken_in_their_order_whatever_the_rounding(seed):
+    rng = np.random.default_rng(seed)
+    features, residual = rng.random((9, 37)), rng.normal(size=(9, 11))
+    order = rng.permutation(9)
+    picks = k_center(embeddings(features, residual), embeddings(features[order], residual[order]), 8)
+    assert picks.tolist() == list(range(8))
+
+
+def test_zeros_of_either_sign_are_equal():
+    features, residual = np.random.default_rng(0).random((2, 3, 7))
+    features[:2], residual[:2] = features[2], residual[2]
+    features[0, 0], features[1, 0], features[2, 0] = 0.0, -0.0, 5.0
+    picks = k_center(embeddings(features, residual), embeddings(features[:1], residual[:1]), 2)
+    assert picks.tolist() == [2, 0]
+
+
 def test_fifty_identical_images_are_each_picked_once_and_in_order():
     identical = embeddings(np.full((50, 8), 0.1), np.full((50, 3), 1 / 3))
     for anchors in (line([])[:0], embeddings(np.full((2, 8), 0.1), np.full((2, 3), 1 / 3))):
@@ -102,13 +119,13 @@ def test_no_more_candidates_than_the_quota_come_back_in_their_order():
     assert k_center(line([5, 1, 9]), line([0]), 0).tolist() == []
 
 
-@pytest.mark.parametrize("block", [1, 7, 64, 10**9])
-def test_picks_do_not_depend_on_how_many_anchors_are_compared_at_once(monkeypatch, block):
+@pytest.mark.parametrize("tile", [1, 7, 23, 64])
+def test_picks_do_not_depend_on_how_many_distances_are_held_at_once(monkeypatch, tile):
     rng = np.random.default_rng(3)
     candidates = embeddings(rng.random((30, 5)), rng.normal(size=(30, 4)))
     anchors = embeddings(rng.random((23, 5)), rng.normal(size=(23, 4)))
     expected = plain_k_center(candidates, anchors, 9)
-    monkeypatch.setattr(module, "BLOCK", block)
+    monkeypatch.setattr(module, "TILE", tile)
     assert k_center(candidates, anchors, 9).tolist() == expected
 
 
