@@ -5,7 +5,6 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
-from sklearn.metrics import confusion_matrix, f1_score
 
 _SMALLEST_PROBABILITY = 1e-12
 
@@ -54,20 +53,21 @@ def measure(probabilities: np.ndarray, labels: np.ndarray, rare_labels: Collecti
         return Measures(*(math.nan,) * 6, per_class=(math.nan,) * classes)
     predicted = probabilities.argmax(axis=1)
     correct = predicted == labels
-    confusion = confusion_matrix(labels, predicted, labels=np.arange(classes))
-    recalls = tuple(
-        float(row[label] / row.sum()) if row.any() else math.nan for label, row in enumerate(confusion)
+    hits, present, named = (
+        np.bincount(some, minlength=classes) for some in (labels[correct], labels, predicted)
     )
+    recalls = np.divide(hits, present, out=np.full(classes, np.nan), where=present > 0)
+    seen = present + named > 0
     rare = np.isin(labels, list(rare_labels))
     of_label = probabilities[np.arange(count), labels]
     return Measures(
         loss=float(-np.log(of_label.clip(min=_SMALLEST_PROBABILITY)).mean()),
         accuracy=float(correct.mean()),
-        balanced_accuracy=float(np.nanmean(recalls)),
-        macro_f1=float(f1_score(labels, predicted, average="macro", zero_division=0.0)),
+        balanced_accuracy=float(recalls[present > 0].mean()),
+        macro_f1=float((2 * hits[seen] / (present + named)[seen]).mean()),
         rare_accuracy=_share(correct[rare]),
         common_accuracy=_share(correct[~rare]),
-        per_class=recalls,
+        per_class=tuple(recalls.tolist()),
     )
 
 

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from learning.errors import UnknownModelError
-from learning.first_block import conv_norm_pool_relu
 
 
 class ImageClassifier(nn.Module):
@@ -74,17 +73,6 @@ class Block(nn.Module):
         return F.relu(maps, inplace=True)
 
 
-class FirstBlock(Block):
-    """A block on images: on the CPU it never holds its large map, unless a gradient must reach the images."""
-
-    def forward(self, maps: Tensor) -> Tensor:
-        """Return the block's maps of the images."""
-        differentiable = torch.is_grad_enabled() and (maps.requires_grad or not self.norm.training)
-        if maps.device.type != "cpu" or not self.pool or differentiable:
-            return super().forward(maps)
-        return conv_norm_pool_relu(maps, self.conv, self.norm)
-
-
 class Cnn4(ImageClassifier):
     """The network of FairFAL's experiments (arXiv 2603.10341): four blocks of 64 channels and a linear layer.
 
@@ -97,8 +85,7 @@ class Cnn4(ImageClassifier):
         self.blocks = nn.Sequential()
         size = image_size
         for position in range(4):
-            block = Block if position else FirstBlock
-            self.blocks.append(block(width if position else in_channels, width, pool=size > 1))
+            self.blocks.append(Block(width if position else in_channels, width, pool=size > 1))
             size = max(size // 2, 1)
         self.head = nn.Linear(width * size * size, num_classes)
 

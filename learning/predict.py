@@ -34,7 +34,7 @@ def predict(
     normalisation: Normalisation,
     device: torch.device,
     precision: Precision = "fp32",
-    batch_size: int = 512,
+    batch_size: int | None = None,
 ) -> Predictions:
     """Return probabilities and features of images without augmentation, with the model in evaluation mode.
 
@@ -45,9 +45,12 @@ def predict(
     images
         uint8, (N, C, H, W); N may be 0.
     batch_size
-        Images in one forward pass; it bounds the memory and does not change the result beyond rounding.
+        Images in one forward pass; it does not change the result beyond rounding. None takes as many as suit
+        the device: on a CPU so few that their maps stay in the cache.
     """
     model.to(device).to(memory_format=torch.channels_last)
+    if batch_size is None:
+        batch_size = 64 if device.type == "cpu" else 512
     probabilities = [torch.empty(0, model.head.out_features, dtype=torch.float64, device=device)]
     features = [torch.empty(0, model.feature_size, device=device)]
     with torch.inference_mode(), _evaluation(model), autocast(device, precision):

@@ -73,8 +73,8 @@ def train_local(
 
     Each epoch visits every image once in a new order; the last batch may be smaller. With ``proximal_mu`` the
     objective is FedProx's (arXiv 1812.06127): cross-entropy + mu/2 ‖w - w_g‖², w_g the weights on arrival.
-    The draws are the same on every device, and the result on a CPU is the same bit by bit for the same
-    number of threads.
+    The draws are the same on every device. With one CPU thread the result repeats bit by bit; with more, MKL
+    may change the last bits unless its environment variable ``MKL_CBWR`` asks it not to.
 
     Parameters
     ----------

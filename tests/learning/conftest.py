@@ -1,6 +1,6 @@
 """Small models, images and settings for the tests of the learning package."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
@@ -24,6 +24,15 @@ class PixelClassifier(ImageClassifier):
 
     def embed(self, images: torch.Tensor) -> torch.Tensor:
         return images.flatten(1)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread() -> Iterator[None]:
+    """Compute as a Ray actor with one CPU does; then a result repeats bit by bit."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture

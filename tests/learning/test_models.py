@@ -75,7 +75,7 @@ def test_initial_weights_are_those_of_pytorch():
 
 
 def test_unknown_model_names_the_known_ones():
-    with pytest.raises(UnknownModelError, match="'resnet'.*cnn4"):
+    with pytest.raises(UnknownModelError, match=r"'resnet'.*cnn4"):
         build_model("resnet", 1, 28, 10, generator())
 
 

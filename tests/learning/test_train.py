@@ -27,7 +27,7 @@ def test_other_decays():
 
 
 def regression(pixels, labels, rates, momentum, weight_decay, mu):
-    """Full-batch training of the pixel classifier in NumPy: weights, and the cross-entropy before each step."""
+    """Full-batch training of the pixel classifier in NumPy: weights, and the loss before each step."""
     start = np.array([[0.5, 0.1], [-0.25, 0.0]])
     inputs = np.stack([np.asarray(pixels) / 255 / 0.5 - 0.5, np.ones(len(pixels))], axis=1)
     targets = np.eye(2)[labels]
