@@ -6,6 +6,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from learning.errors import UnknownModelError
 
@@ -67,10 +68,23 @@ class Block(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         """Return the block's maps of (N, in_channels, H, W)."""
-        maps = self.norm(self.conv(maps))
+        if self.training or torch.is_grad_enabled():
+            maps = self.norm(self.conv(maps))
+        else:
+            maps = self._fused(maps)
         if self.pool:
             maps = F.max_pool2d(maps, 2)
         return F.relu(maps, inplace=True)
+
+    def _fused(self, maps: Tensor) -> Tensor:
+        """Return norm(conv(maps)) with the fixed scale and shift of the normalisation in the filters."""
+        conv, norm = self.conv, self.norm
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        weight, bias = fuse_conv_bn_weights(
+            conv.weight, conv.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias
+        )
+        return F.conv2d(maps, weight, bias, padding=conv.padding)
 
 
 class Cnn4(ImageClassifier):

@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from datasets.randomness import torch_generator
 from learning.errors import UnknownModelError
 from learning.models import BatchNorm2d, Block, build_model
 
@@ -124,3 +125,16 @@ def test_pooling_before_relu_has_the_values_and_gradients_of_relu_before_pooling
     assert torch.equal(own_input.grad, their_input.grad)
     for parameter, other in zip(block.parameters(), reference.parameters(), strict=True):
         assert torch.equal(parameter.grad, other.grad)
+
+
+def test_prediction_with_fused_normalisation_equals_the_separate_layers() -> None:
+    model = build_model("cnn4", 1, 28, 10, torch_generator(1, "weights"))
+    images = torch.rand(8, 1, 28, 28, generator=torch_generator(1, "images"))
+    model.train()
+    for _ in range(3):
+        model(images)
+    model.eval()
+    separate = model(images)
+    with torch.inference_mode():
+        fused = model(images)
+    torch.testing.assert_close(fused, separate, rtol=1e-4, atol=1e-5)
