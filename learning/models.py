@@ -68,10 +68,8 @@ class Block(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         """Return the block's maps of (N, in_channels, H, W)."""
-        if self.training or torch.is_grad_enabled():
-            maps = self.norm(self.conv(maps))
-        else:
-            maps = self._fused(maps)
+        separate = self.training or torch.is_grad_enabled()
+        maps = self.norm(self.conv(maps)) if separate else self._fused(maps)
         if self.pool:
             maps = F.max_pool2d(maps, 2)
         return F.relu(maps, inplace=True)
