@@ -45,12 +45,13 @@ def predict(
     images
         uint8, (N, C, H, W); N may be 0.
     batch_size
-        Images in one forward pass; it does not change the result beyond rounding. None takes as many as suit
-        the device: on a CPU so few that their maps stay in the cache.
+        Images in one forward pass; it does not change the result beyond rounding. None takes what suits the
+        device: for a single CPU thread so few that their maps stay in the cache, otherwise so many that
+        threads seldom wait for each other.
     """
     model.to(device).to(memory_format=torch.channels_last)
     if batch_size is None:
-        batch_size = 64 if device.type == "cpu" else 512
+        batch_size = 64 if device.type == "cpu" and torch.get_num_threads() == 1 else 512
     probabilities = [torch.empty(0, model.head.out_features, dtype=torch.float64, device=device)]
     features = [torch.empty(0, model.feature_size, device=device)]
     with torch.inference_mode(), _evaluation(model), autocast(device, precision):
