@@ -169,7 +169,7 @@ def test_proximal_term_holds_the_weights_back(make_model, make_images, make_sett
         start = copy.deepcopy(model)
         train_local(model, images, labels, make_settings(proximal_mu=mu), grey, draws(), cpu)
         pairs = zip(model.parameters(), start.parameters(), strict=True)
-        moved.append(float(sum((now - then).square().sum() for now, then in pairs)))
+        moved.append(sum((now - then).detach().square().sum().item() for now, then in pairs))
     assert moved[1] < moved[0]
 
 
