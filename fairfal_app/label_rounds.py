@@ -107,6 +107,9 @@ class LabelRounds:
         bought = np.zeros(self.data.num_classes, dtype=np.int64)
         for node_id, selection in selections.items():
             self.num_labelled[node_id] = int(selection[records.NUM_LABELLED])  # type: ignore[arg-type]
+            if int(selection[records.BUDGET]) < self.budget:  # type: ignore[arg-type]
+                site, taken = self.clients.site_name(node_id), selection[records.BUDGET]
+                logger.info("%s: its last %s images were labelled, its pool is empty", site, taken)
             counts = selection[records.CLASS_COUNTS]
             bought += np.asarray(counts, dtype=np.int64)
             self.folder.append_query(
@@ -130,7 +133,7 @@ class LabelRounds:
     def _query_row(
         self, label_round: int, node_id: int, estimate: MetricRecord, selection: MetricRecord
     ) -> dict[str, Any]:
-        chosen = selection.get(records.GLOBAL_MODEL)
+        uses_global = selection.get(records.GLOBAL_MODEL)
         row: dict[str, Any] = {
             "label_round": label_round,
             "site": self.clients.site_name(node_id),
@@ -138,19 +141,13 @@ class LabelRounds:
             "gamma_mean": self.gamma_mean,
             "d": estimate.get(records.DISCREPANCY),
             "s": selection.get(records.MODEL_SCORE),
-            "query_model": self._model_name(label_round)
-            if chosen is None
-            else ("local", "global")[int(chosen)],  # type: ignore[arg-type]
+            "query_model": {None: None, 0: "local", 1: "global"}[uses_global],  # type: ignore[index]
             "budget": selection[records.BUDGET],
             "labelled": selection[records.NUM_LABELLED],
         }
         counts = selection[records.CLASS_COUNTS]
         assert isinstance(counts, list)
         return row | {f"class_{label}": count for label, count in enumerate(counts)}
-
-    def _model_name(self, label_round: int) -> str | None:
-        """Return the query model of a query that chose none: the global one, or none in a random query."""
-        return None if label_round == 1 or self.config.query.name == "random" else "global"
 
     # Training ----------------------------------------------------------------------------------------------
 
@@ -161,7 +158,7 @@ class LabelRounds:
             node_id for node_id in self.clients.get_node_ids() if self.num_labelled.get(node_id, 0)
         ]
         self.clients.set_participants(labelled_nodes)
-        measured: list[Measures] = []
+        rows: list[dict[str, Any]] = []
 
         def after_round(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             if server_round == 0:
@@ -169,8 +166,11 @@ class LabelRounds:
             measures = None
             if self.evaluation.due(server_round):
                 measures = self.evaluation(arrays)
-                measured.append(measures)
-                self.folder.append_round(self._round_row(label_round, server_round, measures))
+                row = self._round_row(label_round, server_round, measures)
+                if config.evaluate.clients:
+                    row |= self._clients_measures(label_round, server_round, arrays)
+                rows.append(row)
+                self.folder.append_round(row)
             progress.round_done(label_round, server_round, _headline(measures))
             return None
 
@@ -181,7 +181,6 @@ class LabelRounds:
                 server_lr=config.strategy.server_lr,
                 buffer_keys=None,
                 participation=config.strategy.participation,
-                fraction_evaluate=1.0 if config.evaluate.clients else 0.0,
                 seed=draw_seed(config.seed, "participation", label_round),
                 sites={site.node_id: site.name for site in self.clients.sites},
             )
@@ -191,18 +190,18 @@ class LabelRounds:
                 num_rounds=rounds,
                 timeout=config.nodes.reply_timeout,
                 train_config=ConfigRecord({records.LABEL_ROUND: label_round}),
-                evaluate_config=ConfigRecord({records.LABEL_ROUND: label_round}),
                 evaluate_fn=after_round,
             )
         self.clients.set_participants(None)
-        last = measured[-ServerEvaluation.LAST_ROUNDS :]
-        final = self._round_row(label_round, rounds, measured[-1])
-        final["accuracy_last5"] = float(np.mean([measures.accuracy for measures in last]))
-        final["rare_label_share"] = self._rare_label_share()
-        final["train_loss"] = result.train_metrics_clientapp[rounds][records.TRAIN_LOSS]
-        if config.evaluate.clients:
-            final["client_accuracy"] = result.evaluate_metrics_clientapp[rounds][records.ACCURACY]
-        self.results.append(final)
+        last = [row["accuracy"] for row in rows[-ServerEvaluation.LAST_ROUNDS :]]
+        self.results.append(
+            rows[-1]
+            | {
+                "accuracy_last5": float(np.mean(last)),
+                "rare_label_share": self._rare_label_share(),
+                "train_loss": result.train_metrics_clientapp[rounds][records.TRAIN_LOSS],
+            }
+        )
         return result.arrays
 
     def _round_row(self, label_round: int, server_round: int, measures: Measures) -> dict[str, Any]:
@@ -220,6 +219,16 @@ class LabelRounds:
             "loss": measures.loss,
         }
         return row | {f"accuracy_class_{label}": value for label, value in enumerate(measures.per_class)}
+
+    def _clients_measures(self, label_round: int, server_round: int, arrays: ArrayRecord) -> dict[str, float]:
+        """Return the mean accuracy and loss of all clients' own test images, weighted by their number."""
+        request = {records.LABEL_ROUND: label_round, records.SERVER_ROUND: server_round}
+        answers = self._ask(records.EVALUATE, request, arrays).values()
+        weights = [answer[records.NUM_EXAMPLES] for answer in answers]
+        return {
+            f"client_{key}": float(np.average([answer[key] for answer in answers], weights=weights))  # type: ignore[arg-type]
+            for key in (records.ACCURACY, records.LOSS)
+        }
 
     def _rare_label_share(self) -> float:
         """Return the share of rare labels among all labels bought so far; NaN where no label is rare."""

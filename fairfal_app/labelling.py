@@ -38,9 +38,9 @@ class Labelling:
         return self.store.labelled()
 
     def estimate(self, label_round: int, arrays: ArrayRecord) -> ClientScalars | None:
-        """Return gamma_k and d_k before the query of ``label_round``; None when nothing is labelled."""
+        """Return gamma_k and d_k before the query of ``label_round``; None when no or every image is labelled."""
         ids, labels = self.labelled()
-        if len(ids) == 0:
+        if len(ids) == 0 or len(ids) == len(self.client.pool):
             return None
         images = self.client.images(ids)
         local = self._local_only_model(label_round, images, labels)
@@ -72,7 +72,7 @@ class Labelling:
         if len(chosen) == 0:
             pool = self.client.pool[~np.isin(self.client.pool, queried)]
             rng = generator(self.config.seed, "query", label_round, self.client.site)
-            if arrays is None:
+            if arrays is None or len(pool) == 0:
                 positions = random_positions(len(pool), min(budget, len(pool)), rng)
             else:
                 positions, metrics = self._query(label_round, pool, budget, arrays, gamma_mean, rng)
@@ -100,7 +100,8 @@ class Labelling:
         labelled_images, pool_images = client.images(ids), client.images(pool)
         global_model = client.model(arrays)
         labelled_global = client.predict(global_model, labelled_images)
-        local_model, labelled_local, metrics = None, None, {}
+        local_model, labelled_local = None, None
+        metrics: records.Metrics = {}
         query_model = choose_query_model("global", None)
         if len(ids) > 0 and needs_local_model(query):
             local_model = self._local_only_model(label_round, labelled_images, labels)
@@ -110,7 +111,9 @@ class Labelling:
             assert gamma_mean is not None
             score = model_score(discrepancy, gamma_mean)
             query_model = choose_query_model(query.chosen_model, score, query.delta)
-            metrics = {records.MODEL_SCORE: score, records.GLOBAL_MODEL: int(query_model == "global")}
+            metrics[records.MODEL_SCORE] = score
+        if len(ids) > 0 and query.name != "random":
+            metrics[records.GLOBAL_MODEL] = int(query_model == "global")
         inputs = QueryInput(
             pool_global=client.predict(global_model, pool_images),
             pool_local=None if local_model is None else client.predict(local_model, pool_images),

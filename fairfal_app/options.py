@@ -11,7 +11,6 @@ def query_strategy(query: QueryConfig) -> QueryStrategy:
     options = FairFALOptions(
         prototypes=query.prototypes,
         kappa=query.kappa,
-        delta=query.delta,
         uncertainty=query.uncertainty,
         gradient_probabilities=query.gradient_probabilities,
     )

@@ -25,15 +25,22 @@ def run(grid: Grid, config: RunConfig) -> None:
     budget = budget_per_client(config.query.label_ratio, len(data.train_ids), config.data.clients)
     label = f"{config.app}-{config.data.name}-{config.query.name}-seed{config.seed}"
     folder = RunFolder.create(config.output.dir, config.app, label)
-    folder.write_config(config.model_dump(by_alias=True))
-    logger.info("results go to %s", folder.path)
     clients = ClientGrid(grid)
     rounds = LabelRounds(clients, config, data, folder, budget)
     try:
+        folder.write_config(config.resolved())
+        logger.info("results go to %s", folder.path)
         wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
         federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
         devices = ", ".join(sorted({site.device for site in federation.sites}))
-        logger.info("%d clients answered (%s); each buys %d labels a round", len(federation), devices, budget)
+        images = sum(site.pool_size for site in federation.sites)
+        logger.info(
+            "%d clients with %d images answered (%s); each buys %d labels in a label round",
+            len(federation),
+            images,
+            devices,
+            budget,
+        )
         rounds.run()
     except BaseException as error:
         folder.write_summary(rounds.summary(), "failed", f"{type(error).__name__}: {error}")

@@ -15,6 +15,7 @@ from federation.errors import ConfigError
 from federation.fingerprint import source_fingerprint
 from learning.arrays import load_arrays, to_arrays
 from learning.device import pick_device
+from learning.measure import measure
 from learning.models import ImageClassifier, build_model
 from learning.predict import Predictions, predict
 from learning.train import TrainSettings, round_lr, train_local
@@ -32,7 +33,7 @@ def data_spec(config: RunConfig) -> DataSpec:
         alpha=data.alpha,
         long_tail=data.long_tail,
         imbalance=data.imbalance,
-        seed=config.seed if data.seed == -1 else data.seed,
+        seed=config.data_seed,
     )
 
 
@@ -102,7 +103,7 @@ class Client:
     def model(self, arrays: ArrayRecord) -> ImageClassifier:
         """Return a model that holds the arrays that the server sent."""
         model = initial_model(self.config, self.data, label_round=0)
-        load_arrays(model, {key: array.numpy() for key, array in arrays.items()})
+        load_record(model, arrays)
         return model
 
     def predict(self, model: ImageClassifier, images: torch.Tensor) -> Predictions:
@@ -121,6 +122,7 @@ def hello(message: Message, client: Client, labels: np.ndarray) -> Message:
     identity = ConfigRecord(
         {
             records.SITE: client.site,
+            records.PARTITION: client.index,
             records.DEVICE: str(client.device),
             records.FINGERPRINT: digest,
             records.SOURCE: str(source),
@@ -167,18 +169,22 @@ def train(message: Message, client: Client, ids: np.ndarray, labels: np.ndarray)
 def evaluate(message: Message, client: Client) -> Message:
     """Evaluate the received model on this client's part of the test images."""
     test, ids = client.data.test, client.data.test_pools[client.index]
-    labels = test.labels[ids]
     model = client.model(message.content.array_records[records.ARRAYS])
-    probabilities = client.predict(model, test.images[torch.from_numpy(ids)]).probabilities
-    of_label = probabilities[np.arange(len(labels)), labels]
+    predictions = client.predict(model, test.images[torch.from_numpy(ids)])
+    measures = measure(predictions.probabilities, test.labels[ids], client.data.rare_labels)
     metrics = MetricRecord(
         {
-            records.NUM_EXAMPLES: len(labels),
-            records.LOSS: float(-np.log(np.maximum(of_label, 1e-12)).mean()),
-            records.ACCURACY: float((probabilities.argmax(axis=1) == labels).mean()),
+            records.NUM_EXAMPLES: len(ids),
+            records.LOSS: measures.loss,
+            records.ACCURACY: measures.accuracy,
         }
     )
     return Message(RecordDict({records.METRICS: metrics}), reply_to=message)
+
+
+def load_record(model: ImageClassifier, arrays: ArrayRecord) -> None:
+    """Load arrays that travelled into a model; raises ArrayMismatchError."""
+    load_arrays(model, {key: array.numpy() for key, array in arrays.items()})
 
 
 def array_record(model: ImageClassifier) -> ArrayRecord:

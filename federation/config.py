@@ -155,6 +155,19 @@ class RunConfig(_Table):
     nodes: NodesConfig
     output: OutputConfig
 
+    @property
+    def data_seed(self) -> int:
+        """The seed of long tail, partition and test split."""
+        return self.seed if self.data.seed == -1 else self.data.seed
+
+    def resolved(self) -> dict[str, Any]:
+        """Return the config in tables, with what stands for something else replaced by it."""
+        tables = self.model_dump(by_alias=True)
+        tables["data"]["seed"] = self.data_seed
+        if self.query.name != "random":
+            tables["query"]["model"] = self.query.chosen_model
+        return tables
+
     def flat(self) -> dict[str, Any]:
         """Return the config as Flower carries it: dotted keys, plain values."""
         return flatten(self.model_dump(by_alias=True))

@@ -4,9 +4,8 @@ import torch
 from flwr.app import ArrayRecord
 
 from datasets.federated import FederatedData
-from federation.client import initial_model
+from federation.client import initial_model, load_record
 from federation.config import RunConfig
-from learning.arrays import load_arrays
 from learning.device import pick_device
 from learning.measure import Measures, measure
 from learning.predict import predict
@@ -34,7 +33,7 @@ class ServerEvaluation:
 
     def __call__(self, arrays: ArrayRecord) -> Measures:
         """Return the measures of the model that holds ``arrays``."""
-        load_arrays(self.model, {key: array.numpy() for key, array in arrays.items()})
+        load_record(self.model, arrays)
         images: torch.Tensor = self.data.test.images
         predictions = predict(
             self.model, images, self.normalisation, self.device, self.config.train.precision

@@ -58,11 +58,15 @@ class Failure:
 
 
 def describe_request(message_type: str, content: RecordDict) -> str:
-    """Return the message type and the server round, if the request names one."""
-    for config in content.config_records.values():
-        if isinstance(server_round := config.get(records.SERVER_ROUND), int):
-            return f"{message_type} in round {server_round}"
-    return message_type
+    """Return the message type and the rounds that the request names."""
+    named = ((records.LABEL_ROUND, "label round"), (records.SERVER_ROUND, "round"))
+    rounds = [
+        f"{word} {config[key]}"
+        for config in content.config_records.values()
+        for key, word in named
+        if key in config
+    ]
+    return f"{message_type} in {', '.join(rounds)}" if rounds else message_type
 
 
 def explain_error(error: Error) -> tuple[str, Kind]:

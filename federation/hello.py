@@ -38,11 +38,14 @@ class ClientSite(Site):
         For each label 1 if a labelled example of it is at hand, else 0; (C,).
     device
         Where it computes, such as ``"cpu"`` or ``"cuda:0"``.
+    partition
+        Its place in the partition of the data.
     """
 
     pool_size: int
     label_coverage: tuple[int, ...]
     device: str
+    partition: int
 
 
 @dataclass(frozen=True)
@@ -115,7 +118,7 @@ def say_hello(grid: ClientGrid, num_clients: int, timeout: float) -> Federation:
     NodesMissingError
         Fewer clients answered; with the reasons of the others.
     ConfigError
-        Two clients have the same name.
+        Two clients have the same name or the same partition-id.
     SourceMismatchError
         A client runs other source files than this server.
     """
@@ -131,6 +134,7 @@ def say_hello(grid: ClientGrid, num_clients: int, timeout: float) -> Federation:
     _check_sources(replies)
     sites = sorted((_site(reply) for reply in replies), key=lambda site: _natural(site.name))
     _check_names(sites)
+    _check_partitions(sites)
     grid.set_sites(sites)
     return Federation(tuple(sites))
 
@@ -148,6 +152,7 @@ def _site(reply: Message) -> ClientSite:
         pool_size=pool_size,
         label_coverage=tuple(int(held) for held in coverage),
         device=str(identity[records.DEVICE]),
+        partition=int(identity[records.PARTITION]),  # type: ignore[arg-type]
     )
 
 
@@ -166,6 +171,18 @@ def _check_names(sites: Sequence[ClientSite]) -> None:
             f"several clients have the same name: {', '.join(shared)}. Every SuperNode needs a partition-id "
             "of its own, or a site of its own, in its --node-config"
         )
+
+
+def _check_partitions(sites: Sequence[ClientSite]) -> None:
+    names: dict[int, list[str]] = {}
+    for site in sites:
+        names.setdefault(site.partition, []).append(site.name)
+    for partition, shared in names.items():
+        if len(shared) > 1:
+            raise ConfigError(
+                f"{', '.join(shared)} have the same partition-id = {partition} and would train on the same images. "
+                "Give every SuperNode a partition-id of its own in its --node-config"
+            )
 
 
 def _check_sources(replies: Sequence[Message]) -> None:

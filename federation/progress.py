@@ -42,7 +42,7 @@ def set_up_logging() -> logging.Logger:
 
 @contextmanager
 def quiet_flower() -> Iterator[None]:
-    """Let Flower's logger tell only errors inside the block: what clients fail at is told by ``ClientGrid``."""
+    """Let Flower's logger tell only errors inside the block; ``ClientGrid`` tells what clients fail at."""
     flower = logging.getLogger("flwr")
     level = flower.level
     flower.setLevel(max(level, logging.ERROR))
@@ -96,12 +96,12 @@ class Progress:
         logger.info("%s %s", place, " | ".join(parts))
 
 
-def table_text(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str = "") -> str:
+def table_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table of plain characters; the first column is text, the others are numbers.
 
     Floats get three decimals, and NaN a dash.
     """
-    table = Table(box=box.MARKDOWN, title=title or None, title_justify="left")
+    table = Table(box=box.MARKDOWN)
     for index, column in enumerate(columns):
         table.add_column(column, justify="left" if index == 0 else "right", no_wrap=True)
     for row in rows:

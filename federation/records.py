@@ -33,6 +33,7 @@ SITE = "site"
 DEVICE = "device"
 FINGERPRINT = "fingerprint"
 SOURCE = "source"
+PARTITION = "partition-id"
 POOL_SIZE = "pool-size"
 LABEL_COVERAGE = "label-coverage"
 NUM_EXAMPLES = "num-examples"
@@ -68,7 +69,8 @@ REQUESTS: dict[str, Contents] = {
 
 REPLIES: dict[str, Contents] = {
     HELLO: Contents(
-        config=frozenset({SITE, DEVICE, FINGERPRINT, SOURCE}), metrics=frozenset({POOL_SIZE, LABEL_COVERAGE})
+        config=frozenset({SITE, PARTITION, DEVICE, FINGERPRINT, SOURCE}),
+        metrics=frozenset({POOL_SIZE, LABEL_COVERAGE}),
     ),
     TRAIN: Contents(arrays=True, metrics=frozenset({NUM_EXAMPLES, TRAIN_LOSS, LABEL_COVERAGE})),
     EVALUATE: Contents(metrics=frozenset({NUM_EXAMPLES, LOSS, ACCURACY})),

@@ -53,8 +53,3 @@ def _converted(name: str, array: np.ndarray, entry: torch.Tensor) -> torch.Tenso
             raise ArrayMismatchError(f"array {name!r} counts and must be finite, got {array}")
         array = np.rint(array)
     return torch.from_numpy(np.asarray(array).astype(entry.cpu().numpy().dtype))
-
-
-def non_finite_keys(arrays: Mapping[str, np.ndarray]) -> list[str]:
-    """Return the names of the arrays that contain NaN or infinity, in their order."""
-    return [name for name, array in arrays.items() if not np.isfinite(array).all()]

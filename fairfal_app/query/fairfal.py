@@ -40,8 +40,6 @@ class FairFALOptions:
         pool is one bucket that takes the whole budget, and every labelled image is an anchor.
     kappa
         Candidates that stage 1 keeps for each unit of quota, at least 1. At 1 stage 2 has no choice left.
-    delta
-        The adaptive rule takes the global model where s_k > delta.
     uncertainty
         Uncertainty of stage 1: ``entropy``, ``margin`` or ``least-confidence``.
     gradient_probabilities
@@ -53,7 +51,6 @@ class FairFALOptions:
 
     prototypes: Literal["global", "local", "none"] = "global"
     kappa: float = 4.0
-    delta: float = 0.75
     uncertainty: Literal["entropy", "margin", "least-confidence"] = "entropy"
     gradient_probabilities: Literal["global", "auto"] = "global"
 
@@ -66,8 +63,6 @@ class FairFALOptions:
             raise QueryOptionError(
                 f"kappa = {self.kappa} is not allowed: it is a finite number of at least 1"
             )
-        if not 0 <= self.delta <= 1:
-            raise QueryOptionError(f"delta = {self.delta} is not allowed: it lies from 0 to 1")
 
 
 class FairFAL(QueryStrategy):

@@ -1,6 +1,6 @@
 """The scalars behind FairFAL's choice of a query model (FairFAL, arXiv 2603.10341): gamma_k, d_k and s_k.
 
-Only these numbers leave a client. gamma_k says how evenly the global model treats the labels that the
+gamma_k says how evenly the global model treats the labels that the
 client knows; d_k how far the global and the local-only model disagree on the labels' prior.
 """
 

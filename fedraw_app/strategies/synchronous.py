@@ -5,6 +5,7 @@ statistics too, where a variance can become negative. Here buffers are plain wei
 strategy and every array keeps its dtype.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
@@ -64,7 +65,7 @@ class PlainBuffers(FedAvg):
             super().configure_train(server_round, arrays, config, grid),
             key=lambda message: self._site_order(message.metadata.dst_node_id),
         )
-        count = max(1, round(self.participation * len(messages)))
+        count = max(1, math.floor(self.participation * len(messages) + 1e-9))
         if count >= len(messages):
             return messages
         rng = generator(self.seed, "participation", server_round)

@@ -12,9 +12,16 @@ import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+from datasets.errors import DatasetNotFoundError
 from federation import records
 from federation.config import default_run_config
-from federation.errors import AllClientsFailedError, ConfigError, NodesMissingError, SourceMismatchError
+from federation.errors import (
+    AllClientsFailedError,
+    ConfigError,
+    NodesMissingError,
+    RunFolderError,
+    SourceMismatchError,
+)
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from tests.inprocess import InProcessGrid, run_in_process
@@ -196,12 +203,37 @@ def test_a_client_with_nan_is_left_out_and_named(tmp_path: Path) -> None:
     assert all(torch.isfinite(tensor.float()).all() for tensor in final(tmp_path).values())
 
 
-def test_a_diverging_client_is_left_out_and_named(tmp_path: Path) -> None:
-    with pytest.raises(AllClientsFailedError, match=r"site-00.*\n?.*loss"):
-        run(tmp_path, train__lr=1e30)
+class Diverging(ClientApp):
+    """The real ClientApp with a learning rate at some partitions at which its loss becomes NaN."""
+
+    def __init__(self, partitions: set[int]) -> None:
+        super().__init__()
+        self.partitions = partitions
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        if context.node_config["partition-id"] in self.partitions:
+            context.run_config["train.lr"] = 1e30
+        return client_app(message, context)
+
+
+def test_a_client_whose_loss_diverges_is_left_out_and_named(tmp_path: Path) -> None:
+    run(tmp_path, client=Diverging({1}), train__local_epochs=4, query__last_label_ratio=0.1)
+    told = summary(tmp_path)
+    assert told["status"] == "finished"
+    assert [failure.split(" failed: ")[0] for failure in told["failures"]] == [
+        f"train in label round 1, round {r}: site-01" for r in (1, 2)
+    ]
+    assert all("NonFiniteLossError" in failure for failure in told["failures"])
+    assert all(torch.isfinite(tensor.float()).all() for tensor in final(tmp_path).values())
+
+
+def test_the_run_ends_when_every_client_diverges_and_keeps_what_it_had(tmp_path: Path) -> None:
+    with pytest.raises(AllClientsFailedError, match="site-00, site-01, site-02: NonFiniteLossError"):
+        run(tmp_path, client=Diverging({0, 1, 2}), train__local_epochs=4)
     told = summary(tmp_path)
     assert told["status"] == "failed"
-    assert "loss" in told["reason"]
+    assert "NonFiniteLossError" in told["reason"]
+    assert len(pd.read_csv(tmp_path / "queries.csv")) == 3
 
 
 def test_a_client_that_raises_is_named_and_the_run_goes_on(tmp_path: Path) -> None:
@@ -251,25 +283,31 @@ def test_wrong_number_of_nodes(tmp_path: Path, nodes: int) -> None:
     assert summary(tmp_path)["status"] == "failed"
 
 
-def test_wrong_config_stops_before_any_client_works(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"query\.kappa"):
-        run(tmp_path, query__kappa=0.0)
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize(("ratio", "budget"), [(0.001, 1), (0.34, 65), (1.0, 193)])
+def test_budgets_at_the_edges(tmp_path: Path, ratio: float, budget: int) -> None:
+    """One label a client, so one class; a last batch of one image; the whole pool."""
+    run(tmp_path, query__label_ratio=ratio, query__last_label_ratio=min(1.0, 2 * ratio), data__alpha=0.01)
+    told = summary(tmp_path)
+    assert told["status"] == "finished"
+    assert told["budget_per_client"] == budget
+    assert not told["failures"]
 
 
-@pytest.mark.parametrize("ratio", [0.01, 0.9, 1.0])
-def test_budgets_at_the_edges(tmp_path: Path, ratio: float) -> None:
-    """One label a client, one class at a client, 65 labels (a last batch of one), the whole pool."""
-    last = min(1.0, 2 * ratio)
-    run(tmp_path, query__label_ratio=ratio, query__last_label_ratio=last, data__clients=3, data__alpha=0.01)
-    assert summary(tmp_path)["status"] == "finished"
-
-
-def test_a_pool_smaller_than_the_budget_is_taken_whole_and_its_client_goes_on(tmp_path: Path) -> None:
-    run(tmp_path, query__label_ratio=0.5, query__last_label_ratio=1.0, data__clients=3, train__rounds=1)
-    queries = pd.read_csv(tmp_path / "queries.csv")
-    assert summary(tmp_path)["status"] == "finished"
-    assert queries.groupby("site")["budget"].sum().between(1, 600).all()
+def test_a_budget_above_the_pool_takes_the_rest_and_the_run_goes_on(tmp_path: Path) -> None:
+    """1,068 images count as 1,100, so that a client is to label 550 of its 534, at once or in two rounds."""
+    for ratio, budgets in ((1.0, [[534, 534]]), (0.5, [[275, 275], [259, 259]])):
+        folder = tmp_path / str(ratio)
+        overrides = {
+            "data__long_tail": "step",
+            "data__imbalance": 2.0,
+            "data__clients": 2,
+            "train__rounds": 1,
+        }
+        run(folder, nodes=2, query__label_ratio=ratio, query__last_label_ratio=1.0, **overrides)
+        queries = pd.read_csv(folder / "queries.csv")
+        assert [group["budget"].tolist() for _, group in queries.groupby("label_round")] == budgets
+        assert summary(folder)["status"] == "finished"
+        assert summary(folder)["label_rounds"][-1]["label_ratio"] == 1.0
 
 
 def test_a_client_without_labels_does_not_train(tmp_path: Path) -> None:
@@ -283,14 +321,24 @@ def test_a_client_without_labels_does_not_train(tmp_path: Path) -> None:
     assert set(pd.read_csv(tmp_path / "queries.csv")["site"]) == {"site-01", "site-02"}
 
 
-def test_an_unwritable_folder_stops_before_any_client_works(tmp_path: Path) -> None:
+class Untouched(ClientApp):
+    """A ClientApp that no message may reach."""
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        raise AssertionError("a client was asked to work")
+
+
+def test_faults_of_the_config_stop_before_any_client_works(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    grid = InProcessGrid(client_app, 3)
-    with pytest.raises(Exception, match=r"output\.dir"):
-        run(tmp_path / "file" / "below")
-    with pytest.raises(Exception, match="relative"):
-        run_in_process(server_app, client_app, 3, default_run_config() | SMALL | {"output.dir": "results"})
-    assert not grid.sent
+    with pytest.raises(RunFolderError, match=r"output\.dir: cannot write"):
+        run(tmp_path / "file" / "below", client=Untouched())
+    with pytest.raises(RunFolderError, match="is relative"):
+        run(Path("results"), client=Untouched())
+    with pytest.raises(ConfigError, match=r"query\.kappa"):
+        run(tmp_path / "kappa", client=Untouched(), query__kappa=0.0)
+    with pytest.raises(DatasetNotFoundError, match="fashion-mnist"):
+        run(tmp_path / "data", client=Untouched(), data__name="fashion-mnist", data__root=str(tmp_path))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_a_second_select_of_the_same_round_changes_nothing(tmp_path: Path) -> None:

@@ -28,11 +28,10 @@ def test_defaults_are_valid_and_name_every_key() -> None:
     assert parse_run_config(defaults).flat() == defaults
 
 
-def test_every_key_has_a_default_with_a_comment_or_a_name_that_says_it() -> None:
+def test_every_key_has_a_comment() -> None:
     text = (ROOT / "pyproject.toml").read_text()
     section = text.split("[tool.flwr.app.config]")[1].split("# Habits")[0]
-    plain = [line.split("=")[0].strip() for line in section.splitlines() if "=" in line and "#" not in line]
-    assert set(plain) <= {"batch-size", "momentum", "weight-decay"}
+    assert not [line for line in section.splitlines() if "=" in line and "#" not in line]
 
 
 @pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)

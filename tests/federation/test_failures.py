@@ -109,6 +109,8 @@ def test_every_reason_is_one_short_line(code: int, reason: str) -> None:
 def test_a_request_is_described_by_its_type_and_round() -> None:
     content = RecordDict({"config": ConfigRecord({"server-round": 3})})
     assert describe_request("train", content) == "train in round 3"
+    content = RecordDict({"config": ConfigRecord({"server-round": 3, "label-round": 2})})
+    assert describe_request("train", content) == "train in label round 2, round 3"
     assert describe_request("query.hello", RecordDict({"config": ConfigRecord()})) == "query.hello"
 
 

@@ -18,7 +18,10 @@ DIGEST, ROOT = "f" * 64, Path("/apps/rarefl")
 
 
 def clients(
-    names: list[str], digests: dict[int, tuple[str, str]] | None = None, failing: Iterable[int] = ()
+    names: list[str],
+    digests: dict[int, tuple[str, str]] | None = None,
+    failing: Iterable[int] = (),
+    partitions: list[int] | None = None,
 ) -> ClientGrid:
     """Return a grid of clients of these names; ``digests`` are fingerprints and paths that differ."""
     app = ClientApp()
@@ -29,11 +32,11 @@ def clients(
         if index in failing:
             raise ValueError(f"partition-id = {index} is not allowed")
         digest, source = (digests or {}).get(index, (DIGEST, str(ROOT)))
+        identity = {"site": names[index], "device": "cpu", "fingerprint": digest, "source": source}
+        partition = index if partitions is None else partitions[index]
         content = RecordDict(
             {
-                "config": ConfigRecord(
-                    {"site": names[index], "device": "cpu", "fingerprint": digest, "source": source}
-                ),
+                "config": ConfigRecord(identity | {"partition-id": partition}),
                 "metrics": MetricRecord({"pool-size": 10 + index, "label-coverage": [1, 0, index]}),
             }
         )
@@ -155,3 +158,8 @@ def test_other_source_files_are_an_error_that_names_both_paths() -> None:
     assert f"  a, c: {other}" in text
     for part in ("folder in which the SuperLink was started", "Stop that SuperLink", "empty folder"):
         assert part in text
+
+
+def test_two_clients_with_one_partition_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"a, b have the same partition-id = 4"):
+        say_hello(clients(["a", "b"], partitions=[4, 4]), 2, timeout=30)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from learning.arrays import load_arrays, non_finite_keys, to_arrays
+from learning.arrays import load_arrays, to_arrays
 from learning.errors import ArrayMismatchError, LearningError
 from learning.train import train_local
 
@@ -84,13 +84,3 @@ def test_arrays_that_do_not_fit_are_named_and_change_nothing(make_model, change,
         load_arrays(model, arrays)
     assert isinstance(caught.value, LearningError)
     assert all(np.array_equal(array, before[name]) for name, array in to_arrays(model).items())
-
-
-def test_non_finite_keys():
-    arrays = {
-        "a": np.array([1.0, np.nan]),
-        "b": np.array(3),
-        "c": np.array(-np.inf, dtype=np.float32),
-        "d": np.zeros(0),
-    }
-    assert non_finite_keys(arrays) == ["a", "c"]
