@@ -226,7 +226,7 @@ class LabelRounds:
         answers = self._ask(records.EVALUATE, request, arrays).values()
         weights = [answer[records.NUM_EXAMPLES] for answer in answers]
         return {
-            f"client_{key}": float(np.average([answer[key] for answer in answers], weights=weights))  # type: ignore[arg-type]
+            f"client_{key}": float(np.average([answer[key] for answer in answers], weights=weights))
             for key in (records.ACCURACY, records.LOSS)
         }
 

@@ -38,7 +38,7 @@ class Labelling:
         return self.store.labelled()
 
     def estimate(self, label_round: int, arrays: ArrayRecord) -> ClientScalars | None:
-        """Return gamma_k and d_k before the query of ``label_round``; None when no or every image is labelled."""
+        """Return gamma_k and d_k before a query; None where no or every image is labelled."""
         ids, labels = self.labelled()
         if len(ids) == 0 or len(ids) == len(self.client.pool):
             return None

@@ -61,7 +61,7 @@ def describe_request(message_type: str, content: RecordDict) -> str:
     """Return the message type and the rounds that the request names."""
     named = ((records.LABEL_ROUND, "label round"), (records.SERVER_ROUND, "round"))
     rounds = [
-        f"{word} {config[key]}"
+        f"{word} {config[key]!r}"
         for config in content.config_records.values()
         for key, word in named
         if key in config

@@ -180,7 +180,7 @@ def _check_partitions(sites: Sequence[ClientSite]) -> None:
     for partition, shared in names.items():
         if len(shared) > 1:
             raise ConfigError(
-                f"{', '.join(shared)} have the same partition-id = {partition} and would train on the same images. "
+                f"{', '.join(shared)} have the same partition-id = {partition}, that is, the same images. "
                 "Give every SuperNode a partition-id of its own in its --node-config"
             )
 
