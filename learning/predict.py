@@ -1,6 +1,7 @@
 """Probabilities and features of images in one pass."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
@@ -38,6 +39,9 @@ def predict(
 ) -> Predictions:
     """Return probabilities and features of images without augmentation, with the model in evaluation mode.
 
+    On a CPU each batch is the work of one thread, so that threads never wait for each other and the result
+    does not depend on their number.
+
     Parameters
     ----------
     model
@@ -46,21 +50,42 @@ def predict(
         uint8, (N, C, H, W); N may be 0.
     batch_size
         Images in one forward pass; it does not change the result beyond rounding. None takes what suits the
-        device: for a single CPU thread so few that their maps stay in the cache, otherwise so many that
-        threads seldom wait for each other.
+        device: on a CPU so few that their maps stay in the cache.
     """
     model.to(device).to(memory_format=torch.channels_last)
+    on_cpu = device.type == "cpu"
     if batch_size is None:
-        batch_size = 64 if device.type == "cpu" and torch.get_num_threads() == 1 else 512
-    probabilities = [torch.empty(0, model.head.out_features, dtype=torch.float64, device=device)]
-    features = [torch.empty(0, model.feature_size, device=device)]
-    with torch.inference_mode(), _evaluation(model), autocast(device, precision):
-        for batch in images.split(batch_size) if len(images) else ():
+        batch_size = 64 if on_cpu else 512
+
+    def forward(batch: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.inference_mode(), autocast(device, precision):  # both hold for the calling thread alone
             embedded = model.embed(normalise(batch.to(device), normalisation))
             logits = model.head(embedded).float()
-            probabilities.append(torch.softmax(logits, dim=1, dtype=torch.float64))
-            features.append(embedded.float())
-        return Predictions(torch.cat(probabilities).cpu().numpy(), torch.cat(features).cpu().numpy())
+            return torch.softmax(logits, dim=1, dtype=torch.float64), embedded.float()
+
+    batches = images.split(batch_size) if len(images) else ()
+    with _evaluation(model):
+        parts = _by_threads(forward, batches) if on_cpu else [forward(batch) for batch in batches]
+    nothing = torch.empty(0, model.head.out_features, dtype=torch.float64), torch.empty(0, model.feature_size)
+    probabilities, features = (
+        torch.cat(column).cpu().numpy() for column in zip(*(parts or [nothing]), strict=True)
+    )
+    return Predictions(probabilities, features)
+
+
+def _by_threads(
+    work: Callable[[Tensor], tuple[Tensor, Tensor]], batches: Sequence[Tensor]
+) -> list[tuple[Tensor, Tensor]]:
+    """Return ``work`` of every batch, done by as many threads as PyTorch has, each using no other."""
+    threads = torch.get_num_threads()
+    if threads == 1:
+        return [work(batch) for batch in batches]
+    torch.set_num_threads(1)
+    try:
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(work, batches))
+    finally:
+        torch.set_num_threads(threads)
 
 
 @contextmanager
