@@ -42,7 +42,7 @@ def set_up_logging() -> logging.Logger:
 
 @contextmanager
 def quiet_flower() -> Iterator[None]:
-    """Let Flower's logger tell only errors inside the block: what clients fail at is told by ``ClientGrid``."""
+    """Let Flower's logger tell only errors in the block: ``ClientGrid`` tells what clients fail at."""
     flower = logging.getLogger("flwr")
     level = flower.level
     flower.setLevel(max(level, logging.ERROR))
