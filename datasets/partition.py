@@ -129,7 +129,7 @@ def rare_holder_shares(
     shares = np.zeros((clients, num_classes))
     shares[:, common] = dirichlet_shares(clients, len(common), alpha, rng)
     holders = rng.choice(clients, size=rare_holders, replace=False)
-    shares[np.ix_(holders, list(rare_labels))] = 1 / rare_holders
+    shares[np.ix_(holders, np.array(rare_labels))] = 1 / rare_holders
     return shares
 
 
@@ -281,8 +281,8 @@ def _require_rare_holders(rare_labels: Sequence[int], holders: int, num_classes:
     labels = set(rare_labels)
     if not labels or len(labels) < len(rare_labels) or not labels < set(range(num_classes)):
         raise PartitionError(
-            f"rare labels are {', '.join(map(str, rare_labels)) or 'none'}; name some of the labels, not all of "
-            f'0 to {num_classes - 1}, each once (data.rare-labels, such as "8,9").'
+            f"rare labels are {', '.join(map(str, rare_labels)) or 'none'}; name some, not all, of labels "
+            f'0 to {num_classes - 1}, each once (data.rare-labels, like "8,9").'
         )
     if not 1 <= holders <= clients:
         raise PartitionError(

@@ -100,7 +100,8 @@ class Labelling:
         labelled_images, pool_images = client.images(ids), client.images(pool)
         global_model = client.model(arrays)
         labelled_global = client.predict(global_model, labelled_images)
-        local_model, labelled_local, metrics = None, None, {}
+        local_model, labelled_local = None, None
+        metrics: records.Metrics = {}
         query_model = choose_query_model("global", None)
         if len(ids) > 0 and needs_local_model(query):
             local_model = self._local_only_model(label_round, labelled_images, labels)
