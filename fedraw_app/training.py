@@ -220,7 +220,7 @@ class Training:
         shares = [told[f"rare_share_of_{of}"] for of in ("clients", "updates", "weight")]
         if None not in shares:
             logger.info(
-                "rare labels lie at %.0f %% of the clients, with %.0f %% of the updates, %.0f %% of the weight",
+                "rare labels: at %.0f %% of the clients, in %.0f %% of the updates, %.0f %% of the weight",
                 *(100 * np.array(shares)),
             )
         logger.info("results are in %s", self.folder.path)
