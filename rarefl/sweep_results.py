@@ -130,7 +130,7 @@ def grid_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _training_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
-    reached = [column for column in rows if column.startswith(_TIME_TO) and rows[column].notna().all()]
+    reached = [name for name in map(str, rows) if name.startswith(_TIME_TO) and rows[name].notna().all()]
     table = []
     for place, group in rows.assign(_all=0).groupby([*keys, "_all"], sort=False):
         cells = {key: _value(value) for key, value in zip(keys, place, strict=False)}

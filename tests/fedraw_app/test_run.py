@@ -13,10 +13,11 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from federation import records
-from federation.config import default_run_config
+from federation.config import default_run_config, parse_run_config
 from federation.config_tables import AsynchronousName, StrategyName
 from federation.errors import ConfigError, NodesMissingError
 from fedraw_app.errors import DelayError, RunStoppedError, SettingError
+from fedraw_app.options import TrainingSites, read_delays
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from tests.inprocess import InProcessGrid, run_in_process
@@ -27,6 +28,7 @@ SMALL = {
     "data.partition": "rare-holders",
     "data.rare-labels": "8,9",
     "data.rare-holders": 1,
+    "data.imbalance": 50.0,
     "train.rounds": 2,
     "train.local-epochs": 1,
     "strategy.buffer-size": 2,
@@ -268,9 +270,10 @@ def test_a_trace_that_overlaps_stops_before_any_client_works(tmp_path: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
-def test_slow_rare_sites_need_rare_labels(tmp_path: Path) -> None:
+def test_slow_rare_sites_need_rare_labels() -> None:
+    config = parse_run_config(default_run_config() | SMALL)
     with pytest.raises(SettingError, match="rare-slow"):
-        run(tmp_path, strategy__name="fedraw", data__partition="iid", data__long_tail="none", data__clients=4)
+        read_delays(config, TrainingSites({1: "a"}, {"a": 5}, {"a": [1, 1, 0]}), rare_sites=())
 
 
 def test_wrong_number_of_nodes(tmp_path: Path) -> None:
