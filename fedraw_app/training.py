@@ -19,6 +19,7 @@ from federation.grid import ClientGrid
 from federation.hello import Federation
 from federation.progress import StepProgress, logger, quiet_flower, table_text
 from federation.run_folder import INFLUENCE_PLOT, STALENESS_PLOT, TIME_PLOT, RunFolder
+from fedraw_app.connected import ConnectedGrid
 from fedraw_app.errors import RunStoppedError
 from fedraw_app.influence_table import influence_rows
 from fedraw_app.options import TrainingSites, read_delays, training_strategy
@@ -55,7 +56,8 @@ class Training:
         self.failures: list[str] = []
         self.published: dict[int, float] = {0: 0.0}
         self.influence = Influence()
-        self.sites = TrainingSites({}, {}, {})
+        self.names: dict[int, str] = {}
+        self.sites = TrainingSites(self.names, {}, {})
         self.started = time.monotonic()
         self._events: list[Event] = []
 
@@ -67,8 +69,9 @@ class Training:
         RunStoppedError
             An asynchronous run could not go on; its model so far is in the folder.
         """
+        self.names.update((site.node_id, site.name) for site in federation.sites)
         self.sites = TrainingSites(
-            names={site.node_id: site.name for site in federation.sites},
+            names=self.names,
             examples={site.name: site.pool_size for site in federation.sites},
             coverage={site.name: site.label_coverage for site in federation.sites},
         )
@@ -98,6 +101,7 @@ class Training:
         clients = self.clients
         if isinstance(strategy, AsynchronousStrategy):
             strategy.on_step = self._take_influence
+            clients = ConnectedGrid(clients, self.names, config.nodes.timeout)
         else:
             delays = read_delays(config, self.sites, self.rare_sites) if self.virtual else None
             clients = TimedGrid(clients, delays, seed, self.rare_sites, self._take_event)
@@ -163,7 +167,7 @@ class Training:
         if not self.config.clock.timing_only:
             self.folder.save_arrays({key: array.numpy() for key, array in result.arrays.items()})
         if self.influence.flushes:
-            rows = influence_rows(self.influence, self.sites.names.values(), self.rare_sites)
+            rows = influence_rows(self.influence, set(self.names.values()), self.rare_sites)
             self.folder.write_influence(rows)
             self.folder.save_figure(INFLUENCE_PLOT, draw_influence(rows[:-1]))
             self.folder.save_figure(STALENESS_PLOT, draw_staleness(self.influence.staleness))
@@ -172,8 +176,8 @@ class Training:
 
     def summary(self) -> dict[str, Any]:
         """Return what the run has come to so far."""
-        clients = self.sites.names.values()
-        influence = self.influence.summary(list(clients), self.rare_sites, 0, 0) if self.sites.names else {}
+        clients = set(self.names.values())
+        influence = self.influence.summary(clients, self.rare_sites, 0, 0) if clients else {}
         if isinstance(told := getattr(getattr(self, "result", None), "influence", None), dict):
             influence = told
         return {
