@@ -1,7 +1,7 @@
 """How well updates alone tell which labels a client holds: ``python -m benchmarks.label_coverage``.
 
 Each client of a preset trains one job from the same model, a fresh one and those of ``--model`` files (the
-``final.pt`` of runs); the labels that FedRAW infers from the classifier's change are compared with those it has.
+``final.pt`` of runs). The labels that FedRAW infers from the classifier's change are compared with its own.
 """
 
 import argparse
