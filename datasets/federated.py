@@ -30,6 +30,10 @@ class DataSpec:
     imbalance: float
     """Images of the most frequent label over images of the rarest; at least 1."""
     seed: int
+    rare_labels: tuple[int, ...] = ()
+    """Partition "rare-holders": the labels that few clients hold."""
+    rare_holders: int = 0
+    """Partition "rare-holders": how many clients hold them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +51,8 @@ class FederatedData:
     test_pools
         Per client the ids of its test images.
     rare_labels
-        The labels with the least training images, see :func:`rare_labels`.
+        The labels that few clients hold, where the partition says so; otherwise those with the least training
+        images, see :func:`rare_labels`.
     """
 
     card: DataCard
@@ -81,15 +86,26 @@ def federate(spec: DataSpec) -> FederatedData:
     dataset = load_dataset(spec.name, root, spec.seed)
     labels, num_classes = dataset.train.labels, dataset.num_classes
     train_ids = long_tail_ids(labels, num_classes, spec.long_tail, spec.imbalance, spec.seed)
-    dealt = partition(labels, train_ids, num_classes, spec.clients, spec.partition, spec.alpha, spec.seed)
+    chosen = spec.rare_labels if spec.partition == "rare-holders" else ()
+    dealt = partition(
+        labels,
+        train_ids,
+        num_classes,
+        spec.clients,
+        spec.partition,
+        spec.alpha,
+        spec.seed,
+        chosen,
+        spec.rare_holders,
+    )
     return FederatedData(
         card=dataset.card,
         train=dataset.train,
         test=dataset.test,
         train_ids=train_ids,
         pools=dealt.pools,
-        test_pools=partition_test(dataset.test.labels, dealt.shares, spec.seed),
-        rare_labels=rare_labels(dealt.matrix.sum(axis=0)),
+        test_pools=partition_test(dataset.test.labels, dealt.shares, spec.seed, chosen),
+        rare_labels=tuple(sorted(chosen)) or rare_labels(dealt.matrix.sum(axis=0)),
     )
 
 

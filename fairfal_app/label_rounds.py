@@ -20,7 +20,8 @@ from federation.grid import ClientGrid
 from federation.plots import LearningCurve
 from federation.progress import Progress, logger, quiet_flower, table_text
 from federation.run_folder import RunFolder
-from fedraw_app.strategies.synchronous import build_synchronous
+from fedraw_app.options import TrainingSites, training_strategy
+from fedraw_app.strategies.events import Event
 from learning.measure import Measures
 
 
@@ -46,6 +47,8 @@ class LabelRounds:
         self.evaluation = ServerEvaluation(config, data)
         self.gamma_mean: float | None = None
         self.num_labelled: dict[int, int] = {}
+        self.coverage: dict[int, list[int]] = {}
+        self.failed_jobs: list[str] = []
         self.bought: list[np.ndarray] = []
         self.results: list[dict[str, Any]] = []
         self.started = time.monotonic()
@@ -53,7 +56,7 @@ class LabelRounds:
     def run(self) -> None:
         """Run every label round; after each, the folder holds its model, its measures and its queries."""
         label_rounds = self.config.query.label_rounds
-        progress = Progress(label_rounds, self.config.train.rounds)
+        progress = Progress(label_rounds, self.config.steps)
         arrays: ArrayRecord | None = None
         for label_round in range(1, label_rounds + 1):
             self.query(label_round, arrays)
@@ -86,7 +89,7 @@ class LabelRounds:
             "budget_per_client": self.budget,
             "gamma_mean": self.gamma_mean,
             "label_rounds": self.results,
-            "failures": [str(failure) for failure in self.clients.failures],
+            "failures": [*map(str, self.clients.failures), *self.failed_jobs],
         }
 
     # Querying ----------------------------------------------------------------------------------------------
@@ -110,6 +113,7 @@ class LabelRounds:
             if int(selection[records.BUDGET]) < self.budget:  # type: ignore[arg-type]
                 site, taken = self.clients.site_name(node_id), selection[records.BUDGET]
                 logger.info("%s: its last %s images were labelled, its pool is empty", site, taken)
+            self.coverage[node_id] = selection[records.LABEL_COVERAGE]  # type: ignore[assignment]
             counts = selection[records.CLASS_COUNTS]
             bought += np.asarray(counts, dtype=np.int64)
             self.folder.append_query(
@@ -153,7 +157,7 @@ class LabelRounds:
 
     def train(self, label_round: int, progress: Progress) -> ArrayRecord:
         """Train a fresh model on what is labelled and return its arrays."""
-        config, rounds = self.config, self.config.train.rounds
+        config, rounds = self.config, self.config.steps
         labelled_nodes = [
             node_id for node_id in self.clients.get_node_ids() if self.num_labelled.get(node_id, 0)
         ]
@@ -174,15 +178,19 @@ class LabelRounds:
             progress.round_done(label_round, server_round, _headline(measures))
             return None
 
+        def take_event(event: Event) -> None:
+            if event.kind == "fail":
+                self.failed_jobs.append(
+                    f"label round {label_round}, version {event.version}: {event.site} failed: {event.reason}"
+                )
+
         with quiet_flower():
-            strategy = build_synchronous(
-                config.strategy.name,
-                proximal_mu=config.strategy.proximal_mu,
-                server_lr=config.strategy.server_lr,
-                buffer_keys=None,
-                participation=config.strategy.participation,
-                seed=draw_seed(config.seed, "participation", label_round),
-                sites={site.node_id: site.name for site in self.clients.sites},
+            strategy = training_strategy(
+                config,
+                self._training_sites(),
+                self.data.rare_labels,
+                draw_seed(config.seed, "participation", label_round),
+                events=take_event,
             )
             result = strategy.start(
                 grid=self.clients,
@@ -203,6 +211,14 @@ class LabelRounds:
             }
         )
         return result.arrays
+
+    def _training_sites(self) -> TrainingSites:
+        names = {site.node_id: site.name for site in self.clients.sites}
+        return TrainingSites(
+            names=names,
+            examples={names[node]: count for node, count in self.num_labelled.items() if count},
+            coverage={names[node]: bits for node, bits in self.coverage.items()},
+        )
 
     def _round_row(self, label_round: int, server_round: int, measures: Measures) -> dict[str, Any]:
         labelled = sum(self.num_labelled.values())

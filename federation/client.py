@@ -34,6 +34,8 @@ def data_spec(config: RunConfig) -> DataSpec:
         long_tail=data.long_tail,
         imbalance=data.imbalance,
         seed=config.data_seed,
+        rare_labels=data.rare_label_ids,
+        rare_holders=data.rare_holders,
     )
 
 
@@ -141,9 +143,12 @@ def train(message: Message, client: Client, ids: np.ndarray, labels: np.ndarray)
     """Train the received model on the labelled images ``ids`` and answer with its arrays and metrics."""
     config = client.config
     request = message.content.config_records[records.CONFIG]
-    label_round, server_round = int(request[records.LABEL_ROUND]), int(request[records.SERVER_ROUND])  # type: ignore[arg-type]
+    label_round = int(request.get(records.LABEL_ROUND, 0))  # type: ignore[arg-type]
+    server_round = int(request[records.SERVER_ROUND])  # type: ignore[arg-type]
+    # In an asynchronous run a client can get the same version twice; its jobs draw apart.
+    job = [int(request[records.JOB])] if records.JOB in request else []  # type: ignore[arg-type]
     schedule = config.train
-    lr = round_lr(schedule.lr, server_round - 1, schedule.rounds, schedule.lr_decay, schedule.lr_decay_at)
+    lr = round_lr(schedule.lr, server_round - 1, config.steps, schedule.lr_decay, schedule.lr_decay_at)
     proximal_mu = float(request.get(records.PROXIMAL_MU, 0.0))  # type: ignore[arg-type]
     model = client.model(message.content.array_records[records.ARRAYS])
     report = train_local(
@@ -152,7 +157,7 @@ def train(message: Message, client: Client, ids: np.ndarray, labels: np.ndarray)
         torch.from_numpy(labels),
         train_settings(config, lr, schedule.local_epochs, proximal_mu),
         client.normalisation,
-        torch_generator(config.seed, "local training", label_round, server_round, client.site),
+        torch_generator(config.seed, "local training", label_round, server_round, client.site, *job),
         client.device,
     )
     metrics = MetricRecord(

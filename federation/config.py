@@ -1,7 +1,6 @@
 """The run config: every key, its type and its range, checked before the first client works.
 
-Flower hands over a flat mapping (``{"train.local-epochs": 5}``) and checks neither types nor ranges. The
-defaults stand in ``pyproject.toml`` and nowhere else, so the models below have none.
+Flower hands over a flat mapping (``{"train.local-epochs": 5}``) and checks neither types nor ranges.
 """
 
 import difflib
@@ -10,150 +9,60 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from datasets.budget import label_rounds
+from federation.config_tables import (
+    ClockConfig,
+    DataConfig,
+    EvaluateConfig,
+    ModelConfig,
+    NodesConfig,
+    OracleConfig,
+    OutputConfig,
+    QueryConfig,
+    StrategyConfig,
+    Table,
+    TrainConfig,
+)
 from federation.errors import ConfigError
 
-DatasetName = Literal["digits", "fashion-mnist"]
-StrategyName = Literal["fedavg", "fedprox", "fedadam", "fedyogi"]
-QueryName = Literal["fairfal", "random", "entropy", "margin", "least-confidence"]
 
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(
-        extra="forbid",
-        frozen=True,
-        strict=True,
-        allow_inf_nan=False,
-        alias_generator=lambda name: name.replace("_", "-"),
-    )
-
-
-class DataConfig(_Table):
-    """What the data is and how it lies at the clients."""
-
-    name: DatasetName
-    root: str
-    clients: Count
-    partition: Literal["dirichlet", "iid"]
-    alpha: Positive
-    long_tail: Literal["exponential", "step", "none"]
-    imbalance: Annotated[float, Field(ge=1)]
-    seed: Annotated[int, Field(ge=-1)]
-
-
-class ModelConfig(_Table):
-    """The network."""
-
-    name: Literal["cnn4"]
-
-
-class TrainConfig(_Table):
-    """Local training (FairFAL, arXiv 2603.10341, experimental set-up)."""
-
-    rounds: Count
-    local_epochs: Count
-    batch_size: Count
-    lr: Positive
-    momentum: Annotated[float, Field(ge=0, lt=1)]
-    weight_decay: NotNegative
-    lr_decay: Annotated[float, Field(gt=0, le=1)]
-    lr_decay_at: Annotated[float, Field(ge=0, le=1)]
-    flip: bool
-    precision: Literal["fp32", "bf16"]
-    local_only_epochs: Count
-
-
-class StrategyConfig(_Table):
-    """How updates become a global model."""
-
-    name: StrategyName
-    participation: Annotated[float, Field(gt=0, le=1)]
-    proximal_mu: NotNegative
-    server_lr: Positive
-
-
-class QueryConfig(_Table):
-    """Which images are labelled, and how many."""
-
-    name: QueryName
-    label_ratio: Annotated[float, Field(gt=0, le=1)]
-    last_label_ratio: Annotated[float, Field(gt=0, le=1)]
-    model: Literal["default", "adaptive", "global", "local", "opposite"]
-    prototypes: Literal["global", "local", "none"]
-    uncertainty: Literal["entropy", "margin", "least-confidence"]
-    kappa: Annotated[float, Field(ge=1)]
-    delta: Annotated[float, Field(ge=0, le=1)]
-    gradient_probabilities: Literal["global", "auto"]
-
-    @model_validator(mode="after")
-    def _ratios(self) -> "QueryConfig":
-        if self.last_label_ratio < self.label_ratio:
-            raise ValueError(
-                f"query.last-label-ratio = {self.last_label_ratio} is below query.label-ratio = "
-                f"{self.label_ratio}; the first label round already reaches the latter"
-            )
-        return self
-
-    @property
-    def chosen_model(self) -> Literal["adaptive", "global", "local", "opposite"]:
-        """The rule that chooses the query model, with ``default`` resolved for the strategy."""
-        if self.model == "default":
-            return "adaptive" if self.name == "fairfal" else "global"
-        return self.model
-
-    @property
-    def label_rounds(self) -> int:
-        """Number of label rounds."""
-        return label_rounds(self.label_ratio, self.last_label_ratio)
-
-
-class OracleConfig(_Table):
-    """Who answers a query."""
-
-    name: Literal["simulated"]
-
-
-class EvaluateConfig(_Table):
-    """When the model is measured."""
-
-    every: Count
-    clients: bool
-
-
-class NodesConfig(_Table):
-    """How long the server waits for its nodes; seconds."""
-
-    timeout: Positive
-    reply_timeout: Positive
-
-
-class OutputConfig(_Table):
-    """Where results go."""
-
-    dir: str
-
-
-class RunConfig(_Table):
+class RunConfig(Table):
     """The whole run config."""
 
-    app: Literal["fairfal"]
+    app: Literal["fairfal", "fedraw"]
     seed: Annotated[int, Field(ge=0, lt=2**63)]
     data: DataConfig
     model: ModelConfig
     train: TrainConfig
     strategy: StrategyConfig
+    clock: ClockConfig
     query: QueryConfig
     oracle: OracleConfig
     evaluate: EvaluateConfig
     nodes: NodesConfig
     output: OutputConfig
+
+    @model_validator(mode="after")
+    def _asynchronous(self) -> "RunConfig":
+        strategy, clients = self.strategy, self.data.clients
+        if strategy.asynchronous and strategy.updates_per_version > clients:
+            raise ValueError(
+                f"strategy.buffer-size = {strategy.buffer_size} is more than data.clients = {clients}; "
+                "lower the buffer size or raise the number of clients"
+            )
+        if self.clock.timing_only and (self.app != "fedraw" or not strategy.asynchronous):
+            raise ValueError(
+                "clock.timing-only = true needs app = 'fedraw' and an asynchronous strategy.name, such as "
+                "'fedbuff'"
+            )
+        if self.evaluate.clients and self.app == "fairfal" and strategy.asynchronous:
+            raise ValueError(
+                "evaluate.clients = true needs a synchronous strategy.name with app = 'fairfal': in an "
+                "asynchronous training the clients are busy when a version is measured"
+            )
+        return self
 
     @property
     def data_seed(self) -> int:
@@ -167,6 +76,19 @@ class RunConfig(_Table):
         if self.query.name != "random":
             tables["query"]["model"] = self.query.chosen_model
         return tables
+
+    @property
+    def steps(self) -> int:
+        """Steps of the global model in one training: rounds, or versions of an asynchronous strategy.
+
+        Unless the config says how many versions, they are as many as take the updates of ``train.rounds``
+        rounds.
+        """
+        train, strategy = self.train, self.strategy
+        if not strategy.asynchronous:
+            return train.rounds
+        updates = train.rounds * max(1, round(strategy.participation * self.data.clients))
+        return train.versions or max(1, round(updates / strategy.updates_per_version))
 
     def flat(self) -> dict[str, Any]:
         """Return the config as Flower carries it: dotted keys, plain values."""
@@ -227,6 +149,7 @@ _BOUNDS = {
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
     "finite_number": "a finite number",
+    "string_pattern_mismatch": 'whole numbers with commas between them, such as "8,9"',
 }
 _TYPES = {
     "int_type": "a whole number",

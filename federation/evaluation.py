@@ -28,7 +28,7 @@ class ServerEvaluation:
         """Whether round ``server_round`` (from 1) is evaluated."""
         if server_round < 1:
             return False
-        last = server_round > self.config.train.rounds - self.LAST_ROUNDS
+        last = server_round > self.config.steps - self.LAST_ROUNDS
         return last or server_round % self.config.evaluate.every == 0
 
     def __call__(self, arrays: ArrayRecord) -> Measures:

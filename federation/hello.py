@@ -123,20 +123,33 @@ def say_hello(grid: ClientGrid, num_clients: int, timeout: float) -> Federation:
         A client runs other source files than this server.
     """
     failed = len(grid.failures)
-    requests = [
-        Message(RecordDict({records.CONFIG: ConfigRecord()}), node_id, records.HELLO)
-        for node_id in grid.get_node_ids()
-    ]
-    replies = grid.send_and_receive(requests, timeout=timeout)
-    if len(replies) != num_clients:
+    sites = ask_names(grid, grid.get_node_ids(), timeout)
+    if len(sites) != num_clients:
         reasons = group_by_reason(grid.failures[failed:])
-        raise NodesMissingError(f"{len(replies)} of {num_clients} clients answered the hello\n{reasons}")
-    _check_sources(replies)
-    sites = sorted((_site(reply) for reply in replies), key=lambda site: _natural(site.name))
+        raise NodesMissingError(f"{len(sites)} of {num_clients} clients answered the hello\n{reasons}")
+    sites = sorted(sites, key=lambda site: _natural(site.name))
     _check_names(sites)
     _check_partitions(sites)
     grid.set_sites(sites)
     return Federation(tuple(sites))
+
+
+def ask_names(grid: ClientGrid, node_ids: Sequence[int], timeout: float) -> list[ClientSite]:
+    """Ask nodes who they are, and return what those told that answered within ``timeout`` seconds.
+
+    Raises
+    ------
+    AllClientsFailedError
+        None answered.
+    SourceMismatchError
+        One runs other source files than this server.
+    """
+    requests = [
+        Message(RecordDict({records.CONFIG: ConfigRecord()}), node_id, records.HELLO) for node_id in node_ids
+    ]
+    replies = grid.send_and_receive(requests, timeout=timeout)
+    _check_sources(replies)
+    return [_site(reply) for reply in replies]
 
 
 def _site(reply: Message) -> ClientSite:

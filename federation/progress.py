@@ -42,14 +42,19 @@ def set_up_logging() -> logging.Logger:
 
 @contextmanager
 def quiet_flower() -> Iterator[None]:
-    """Let Flower's logger tell only errors inside the block; ``ClientGrid`` tells what clients fail at."""
-    flower = logging.getLogger("flwr")
-    level = flower.level
-    flower.setLevel(max(level, logging.ERROR))
+    """Let Flower's logger tell only errors in the block: ``ClientGrid`` tells what clients fail at.
+
+    Asynchronous strategies talk to the grid themselves, so their warnings stay.
+    """
+    loggers = [logging.getLogger("flwr"), logging.getLogger("flwr.fedraw")]
+    levels = [each.level for each in loggers]
+    loggers[0].setLevel(max(levels[0], logging.ERROR))
+    loggers[1].setLevel(logging.WARNING)
     try:
         yield
     finally:
-        flower.setLevel(level)
+        for each, level in zip(loggers, levels, strict=True):
+            each.setLevel(level)
 
 
 def clock_text(seconds: float) -> str:
@@ -94,6 +99,34 @@ class Progress:
         if left:
             parts.append(f"about {clock_text(seconds * left)} left")
         logger.info("%s %s", place, " | ".join(parts))
+
+
+class StepProgress:
+    """Tells of single steps of one long training, as ``Progress`` does of rounds in label rounds.
+
+    Parameters
+    ----------
+    name
+        What a step is called: ``"round"`` or ``"version"``.
+    steps
+        How many there will be.
+    clock
+        Seconds, for tests.
+    """
+
+    def __init__(self, name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self.name = name
+        self.steps = steps
+        self._clock = clock
+        self._start = clock()
+
+    def done(self, step: int, measures: Mapping[str, float]) -> None:
+        """Log one line on a finished step, from 1."""
+        seconds = (self._clock() - self._start) / step
+        parts = [f"{name} {_cell(value)}" for name, value in measures.items()]
+        if left := self.steps - step:
+            parts.append(f"about {clock_text(seconds * left)} left")
+        logger.info("[%s %d/%d] %s", self.name, step, self.steps, " | ".join(parts))
 
 
 def table_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

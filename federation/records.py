@@ -25,6 +25,7 @@ METRICS = "metrics"
 # Keys of requests.
 LABEL_ROUND = "label-round"
 SERVER_ROUND = "server-round"  # Flower's own key
+JOB = "job"  # count of a client's own jobs, sent by asynchronous strategies
 PROXIMAL_MU = "proximal-mu"  # Flower's own key, sent by FedProx
 GAMMA_MEAN = "gamma-mean"
 
@@ -61,7 +62,7 @@ class Contents:
 
 REQUESTS: dict[str, Contents] = {
     HELLO: Contents(),
-    TRAIN: Contents(arrays=True, config=frozenset({LABEL_ROUND, SERVER_ROUND, PROXIMAL_MU})),
+    TRAIN: Contents(arrays=True, config=frozenset({LABEL_ROUND, SERVER_ROUND, JOB, PROXIMAL_MU})),
     EVALUATE: Contents(arrays=True, config=frozenset({LABEL_ROUND, SERVER_ROUND})),
     ESTIMATE: Contents(arrays=True, config=frozenset({LABEL_ROUND})),
     SELECT: Contents(arrays=True, config=frozenset({LABEL_ROUND, BUDGET, GAMMA_MEAN})),

@@ -7,7 +7,7 @@ row of a table is on the disk when the call returns, so that a killed run leaves
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import tomli_w
 import torch
+from matplotlib.figure import Figure
 
 from federation.errors import RunFolderError
 from federation.plots import LearningCurve, draw_learning_curve
@@ -24,8 +25,13 @@ from federation.plots import LearningCurve, draw_learning_curve
 Status = Literal["running", "finished", "failed"]
 
 CONFIG, SUMMARY, ROUNDS, QUERIES = "config.toml", "summary.json", "rounds.csv", "queries.csv"
+EVENTS, INFLUENCE = "events.csv", "influence.csv"
 FINAL_MODEL, CURVE = "final.pt", "curve.png"
-RUN_FILES = (CONFIG, SUMMARY, ROUNDS, QUERIES, FINAL_MODEL, CURVE)
+TIME_PLOT, INFLUENCE_PLOT, STALENESS_PLOT = "accuracy.png", "influence.png", "staleness.png"
+RUN_FILES = (
+    *(CONFIG, SUMMARY, ROUNDS, QUERIES, EVENTS, INFLUENCE, FINAL_MODEL),
+    *(CURVE, TIME_PLOT, INFLUENCE_PLOT, STALENESS_PLOT),
+)
 DEFAULT_PARENT = "~/rarefl/runs"
 
 
@@ -92,6 +98,20 @@ class RunFolder:
         """Add one row to ``queries.csv``; see ``_append``."""
         self._append(QUERIES, row)
 
+    def append_events(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows, all with the same columns, to ``events.csv`` in one go; a run has thousands of them."""
+        path = self.path / EVENTS
+        # Objects keep what they are: a column of whole numbers and gaps does not become one of floats.
+        text = pd.DataFrame(rows, dtype=object).to_csv(
+            header=not path.exists(), index=False, lineterminator="\n"
+        )
+        _append_text(path, text)
+
+    def write_influence(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Write ``influence.csv``, a row a site."""
+        frame = pd.DataFrame(rows)
+        self._replace(INFLUENCE, lambda path: frame.to_csv(path, index=False, lineterminator="\n"))
+
     def write_summary(self, summary: Mapping[str, Any], status: Status = "running", reason: str = "") -> None:
         """Write ``summary.json``: app, label, status, the reason of a failure, and what ``summary`` holds.
 
@@ -108,8 +128,11 @@ class RunFolder:
 
     def save_curve(self, curve: LearningCurve) -> None:
         """Draw the learning curve as ``curve.png``."""
-        figure = draw_learning_curve(curve)
-        self._replace(CURVE, lambda path: figure.savefig(path, format="png", dpi=150))
+        self.save_figure(CURVE, draw_learning_curve(curve))
+
+    def save_figure(self, name: str, figure: Figure) -> None:
+        """Save a figure as a PNG file."""
+        self._replace(name, lambda path: figure.savefig(path, format="png", dpi=150))
 
     def _append(self, name: str, row: Mapping[str, Any]) -> None:
         """Add a row to a table. The columns keep the order in which they first came; a row may lack some."""
@@ -125,10 +148,7 @@ class RunFolder:
         if new:
             self._replace(name, lambda temporary: frame.to_csv(temporary, index=False, lineterminator="\n"))
             return
-        with path.open("a", encoding="utf-8", newline="") as file:
-            file.write(frame.to_csv(header=False, index=False, lineterminator="\n"))
-            file.flush()
-            os.fsync(file.fileno())
+        _append_text(path, frame.to_csv(header=False, index=False, lineterminator="\n"))
 
     def _replace(self, name: str, write: Callable[[Path], object]) -> None:
         """Let ``write`` fill a temporary file, and put it in the place of ``name`` when it is whole."""
@@ -141,6 +161,13 @@ class RunFolder:
         finally:
             with suppress(FileNotFoundError):
                 temporary.unlink()
+
+
+def _append_text(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _header(table: Path) -> list[str]:

@@ -1,6 +1,7 @@
 """How long jobs take in virtual time, and when a client can be reached."""
 
 import csv
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -222,6 +223,12 @@ class Trace(Availability):
             for on, off in rows:
                 if not on < off:
                     raise DelayError(f"availability of site '{site}': on {on} is not before off {off}")
+            for (on, off), (next_on, _) in itertools.pairwise(rows):
+                if next_on < off:
+                    raise DelayError(
+                        f"availability of site '{site}': the times from {on} to {off} and from {next_on} on "
+                        "overlap; join them in one row"
+                    )
 
     def available_at(self, site: str, now: float, rng: GeneratorMaker) -> float:
         """Look the time up."""

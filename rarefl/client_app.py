@@ -5,8 +5,9 @@ from flwr.clientapp import ClientApp
 
 from fairfal_app.client_app import app as fairfal_client
 from federation.config import parse_run_config
+from fedraw_app.client_app import app as fedraw_client
 
-CLIENT_APPS = {"fairfal": fairfal_client}
+CLIENT_APPS = {"fairfal": fairfal_client, "fedraw": fedraw_client}
 
 
 class ClientAppByConfig(ClientApp):

@@ -1,4 +1,7 @@
-"""What a sweep found: a row per run and label round, and means over seeds per grid point and label ratio."""
+"""What a sweep found: rows of single runs, and means over seeds per grid point.
+
+A run of ``fairfal`` has a row per label round; a run of ``fedraw`` has one, its final result.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -31,11 +34,27 @@ _ROUND_COLUMNS = (
     "rare_label_share",
 )
 
+TRAINING_PERCENTAGES = {
+    "accuracy_last5": "accuracy %",
+    "rare_accuracy_last5": "rare accuracy %",
+    "common_accuracy_last5": "common accuracy %",
+    "rare_share_of_updates": "rare sites' updates %",
+    "rare_share_of_weight": "rare sites' weight %",
+}
+"""Measures of a training that the table shows: means of the last five evaluations, shares of influence."""
+
+_TRAINING_COLUMNS = (
+    *("version", "time", "accuracy", "balanced_accuracy", "rare_accuracy", "common_accuracy", "macro_f1"),
+    *("loss", "accuracy_last5", "rare_accuracy_last5", "common_accuracy_last5", "aggregated"),
+    *("replaced_per_flush", "rare_share_of_clients", "rare_share_of_updates", "rare_share_of_weight"),
+)
+_TIME_TO = "time_to_"
+
 
 def result_rows(
     summaries: Sequence[tuple[PlannedRun, Mapping[str, Any]]], keys: Sequence[str]
 ) -> pd.DataFrame:
-    """Return one row per run and label round.
+    """Return one row per run and label round, or one per run where runs are trainings without queries.
 
     Parameters
     ----------
@@ -47,9 +66,11 @@ def result_rows(
     Returns
     -------
     pandas.DataFrame
-        Columns ``run``, the varied keys, ``seed``, the numbers of a label round (missing ones are NaN), and
-        ``seconds``, which is the whole run's.
+        Columns ``run``, the varied keys, ``seed``, the numbers of a label round or of a training (missing
+        ones are NaN), and ``seconds``, which is the whole run's.
     """
+    if any("result" in summary for _, summary in summaries):
+        return _training_rows(summaries, keys)
     rows = [
         {"run": run.name, **run.varied, "seed": run.seed}
         | {column: label_round.get(column) for column in _ROUND_COLUMNS}
@@ -59,6 +80,22 @@ def result_rows(
     ]
     frame = pd.DataFrame(rows, columns=["run", *keys, "seed", *_ROUND_COLUMNS, "seconds"])
     measures = [*_ROUND_COLUMNS[3:], "label_ratio", "seconds"]
+    return frame.astype(dict.fromkeys(measures, "float64"))
+
+
+def _training_rows(
+    summaries: Sequence[tuple[PlannedRun, Mapping[str, Any]]], keys: Sequence[str]
+) -> pd.DataFrame:
+    levels = sorted({level for _, summary in summaries for level in summary.get("time_to_accuracy", {})})
+    rows = [
+        {"run": run.name, **run.varied, "seed": run.seed}
+        | {column: summary.get("result", {}).get(column) for column in _TRAINING_COLUMNS}
+        | {f"{_TIME_TO}{level}": summary.get("time_to_accuracy", {}).get(level) for level in levels}
+        | {"seconds": summary.get("seconds")}
+        for run, summary in summaries
+    ]
+    measures = [*_TRAINING_COLUMNS, *(f"{_TIME_TO}{level}" for level in levels), "seconds"]
+    frame = pd.DataFrame(rows, columns=["run", *keys, "seed", *measures])
     return frame.astype(dict.fromkeys(measures, "float64"))
 
 
@@ -77,13 +114,32 @@ def grid_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
     list of dict
         One per grid point and label round, in the order of the rows. Measures are ``mean ± standard
         deviation`` (sample, n - 1) in percent over seeds, the mean alone for one seed, and a dash where no
-        run has the measure.
+        run has the measure. Trainings also tell the time to the highest accuracy that all of them reached.
     """
+    if "label_round" not in rows:
+        return _training_table(rows, keys)
     table = []
     for place, group in rows.groupby([*keys, "label_round"], sort=False):
         cells = {key: _value(value) for key, value in zip(keys, place, strict=False)}
         cells["label ratio"] = f"{group['label_ratio'].mean():.3g}"
         cells |= {heading: _mean_and_deviation(100 * group[name]) for name, heading in PERCENTAGES.items()}
+        cells["seconds"] = f"{group['seconds'].mean():.0f}"
+        cells["seeds"] = str(len(group))
+        table.append(cells)
+    return table
+
+
+def _training_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
+    reached = [name for name in map(str, rows) if name.startswith(_TIME_TO) and rows[name].notna().all()]
+    table = []
+    for place, group in rows.assign(_all=0).groupby([*keys, "_all"], sort=False):
+        cells = {key: _value(value) for key, value in zip(keys, place, strict=False)}
+        for name, heading in TRAINING_PERCENTAGES.items():
+            cells[heading] = _mean_and_deviation(100 * group[name])
+        cells["replaced per flush"] = _mean_and_deviation(group["replaced_per_flush"])
+        if reached:
+            level = float(max(reached).removeprefix(_TIME_TO))
+            cells[f"time to {100 * level:.0f} %"] = _mean_and_deviation(group[max(reached)])
         cells["seconds"] = f"{group['seconds'].mean():.0f}"
         cells["seeds"] = str(len(group))
         table.append(cells)

@@ -32,6 +32,9 @@ class AsynchronousStrategy(AsynchronousSettings, Strategy):
     client's change of the arrays that it was sent, tau_i the number of versions published since it was sent
     them, and p the weights, normalised over the buffer before s is applied.
 
+    Flower's wrappers for differential privacy run rounds of their own and cannot drive such a strategy; put
+    ``flwr.clientapp.mod.LocalDpMod`` into the ClientApp instead: ``ClientApp(mods=[LocalDpMod(...)])``.
+
     Takes the settings of ``AsynchronousSettings``, all by keyword.
     """
 

@@ -171,3 +171,13 @@ def test_rare_labels_hold_a_tenth_of_the_images_or_are_one(counts: list[int]) ->
     assert max(counts[label] for label in rare) <= min(common)
     assert len(rare) == 1 or 10 * mass <= sum(counts)
     assert 10 * (mass + min(common)) > sum(counts)
+
+
+def test_rare_labels_at_few_clients_are_the_ones_that_were_chosen() -> None:
+    data = federate(replace(SPEC, partition="rare-holders", rare_labels=(9, 3), rare_holders=2))
+    assert data.rare_labels == (3, 9)
+    counts = np.stack([data.class_counts(client) for client in range(5)])
+    assert ((counts[:, [3, 9]] > 0).sum(axis=0) == 2).all()
+    assert np.ptp(counts.sum(axis=1)) <= 1
+    ignored = federate(replace(SPEC, rare_labels=(9, 3), rare_holders=2))
+    assert ignored.rare_labels == (7, 8, 9)

@@ -226,3 +226,76 @@ def test_no_clients() -> None:
 def test_unknown_partition() -> None:
     with pytest.raises(PartitionError, match="'shard'; choose one of dirichlet, iid"):
         partition(np.array([0]), np.array([0]), 1, 1, "shard", 1, 1)
+
+
+# --- rare holders
+
+
+@settings(max_examples=200)
+@given(counts_and_shares(), st.data())
+def test_rare_labels_stay_and_the_others_make_sizes_as_equal_as_they_can(
+    case: tuple[list[int], list[list[float]]], data: st.DataObject
+) -> None:
+    counts, shares = np.array(case[0]), np.array(case[1])
+    rare = data.draw(st.lists(st.integers(0, len(counts) - 1), unique=True))
+    matrix = equal_size_matrix(counts, shares, rare)
+    alone = equal_size_matrix(counts, shares, range(len(counts)))
+    assert (matrix >= 0).all()
+    assert matrix.sum(axis=0).tolist() == counts.tolist()
+    assert (matrix[:, rare] == alone[:, rare]).all()
+    sizes, held = matrix.sum(axis=1), matrix[:, rare].sum(axis=1)
+    # Who was given anything is at most one image above the smallest.
+    assert (sizes[sizes > held] <= sizes.min() + 1).all()
+
+
+@settings(max_examples=100)
+@given(
+    clients=st.integers(2, 12),
+    holders=st.integers(1, 12),
+    rare=st.lists(st.integers(0, 5), min_size=1, max_size=5, unique=True),
+    alpha=st.floats(1e-2, 1e2),
+    seed=st.integers(0, 9),
+)
+def test_rare_holders(clients: int, holders: int, rare: list[int], alpha: float, seed: int) -> None:
+    holders = min(holders, clients)
+    labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(6), 60))
+    ids = np.arange(len(labels))
+    dealt = partition(labels, ids, 6, clients, "rare-holders", alpha, seed, rare, holders)
+    again = partition(labels, ids, 6, clients, "rare-holders", alpha, seed, rare, holders)
+    assert all(np.array_equal(a, b) for a, b in zip(dealt.pools, again.pools, strict=True))
+    assert sorted(np.concatenate(dealt.pools).tolist()) == ids.tolist()
+    assert [np.bincount(labels[pool], minlength=6).tolist() for pool in dealt.pools] == dealt.matrix.tolist()
+    held = dealt.matrix[:, rare] > 0
+    assert (held.sum(axis=0) == holders).all()
+    assert (held.any(axis=1) == held.all(axis=1)).all()
+    assert np.ptp(dealt.matrix[:, rare][held.all(axis=1)], axis=0).max() <= 1
+    test_pools = partition_test(labels, dealt.shares, seed, rare)
+    assert all(
+        not np.isin(labels[pool], rare).any() or h.all() for pool, h in zip(test_pools, held, strict=True)
+    )
+
+
+def test_a_holder_of_more_than_an_equal_share_keeps_it_and_the_others_are_equal() -> None:
+    # 40 rare images at one of 4 clients, 20 common ones for the other three: 7, 7, 6.
+    labels = np.repeat([0, 1], [20, 40])
+    dealt = partition(labels, np.arange(60), 2, 4, "rare-holders", 1.0, 3, [1], 1)
+    assert sorted(dealt.matrix.tolist()) == [[0, 40], [6, 0], [7, 0], [7, 0]]
+
+
+@pytest.mark.parametrize(
+    ("rare", "holders", "parts"),
+    [
+        ([], 1, ["rare labels are none", "0 to 3"]),
+        ([4], 1, ["rare labels are 4", "0 to 3"]),
+        ([1, 1], 1, ["rare labels are 1, 1", "each once"]),
+        ([0, 1, 2, 3], 1, ["not all"]),
+        ([1], 0, ["0 clients hold", "data.rare-holders", "data.clients = 3"]),
+        ([1], 4, ["4 clients hold"]),
+        ([1, 2, 3], 1, ["1 of 3 clients would hold no training image"]),
+    ],
+)
+def test_rare_holders_that_cannot_be(rare: list[int], holders: int, parts: list[str]) -> None:
+    labels = np.repeat(np.arange(4), [1, 5, 5, 5])
+    with pytest.raises(PartitionError) as error:
+        partition(labels, np.arange(16), 4, 3, "rare-holders", 1.0, 0, rare, holders)
+    assert all(part in str(error.value) for part in parts)

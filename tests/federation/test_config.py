@@ -7,15 +7,8 @@ from typing import get_args
 import pytest
 
 from datasets.registry import DATASETS
-from federation.config import (
-    DatasetName,
-    QueryName,
-    StrategyName,
-    default_run_config,
-    flatten,
-    known_keys,
-    parse_run_config,
-)
+from federation.config import default_run_config, flatten, known_keys, parse_run_config
+from federation.config_tables import AsynchronousName, DatasetName, QueryName, SynchronousName
 from federation.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -55,11 +48,17 @@ def test_the_papers_protocol() -> None:
 
 def test_names_in_the_config_are_the_names_in_the_tables() -> None:
     from fairfal_app.query.registry import QUERY_STRATEGIES
-    from fedraw_app.strategies.synchronous import SYNCHRONOUS
+    from federation.config_tables import ClockConfig
+    from fedraw_app.delays import AVAILABILITIES, DELAY_MODELS
+    from fedraw_app.strategies import ASYNCHRONOUS, STRATEGIES, SYNCHRONOUS
 
     assert set(get_args(DatasetName)) == set(DATASETS)
     assert set(get_args(QueryName)) == set(QUERY_STRATEGIES)
-    assert set(get_args(StrategyName)) == set(SYNCHRONOUS)
+    assert set(get_args(SynchronousName)) == set(SYNCHRONOUS)
+    assert set(get_args(AsynchronousName)) == set(ASYNCHRONOUS)
+    assert set(SYNCHRONOUS) | set(ASYNCHRONOUS) == set(STRATEGIES)
+    assert set(get_args(ClockConfig.model_fields["delays"].annotation)) == set(DELAY_MODELS)
+    assert set(get_args(ClockConfig.model_fields["availability"].annotation)) == set(AVAILABILITIES)
 
 
 @pytest.mark.parametrize(
@@ -87,6 +86,29 @@ def test_names_in_the_config_are_the_names_in_the_tables() -> None:
         ({"query.last-label-ratio": 0.05}, ["query.last-label-ratio = 0.05", "query.label-ratio = 0.1"]),
         ({"strategy.participation": 0.0}, ["strategy.participation = 0.0", "more than 0"]),
         ({"query": "random"}, ["query"]),
+        ({"strategy.name": "fedbuf"}, ["one of fedavg, fedprox", "aced", "did you mean 'fedbuff'?"]),
+        (
+            {"strategy.name": "fedbuff", "strategy.buffer-size": 6},
+            ["strategy.buffer-size = 6", "data.clients = 5"],
+        ),
+        ({"strategy.concurrency": 0}, ["strategy.concurrency = 0", "at least 1"]),
+        ({"strategy.rarity-weight": -1.0}, ["strategy.rarity-weight = -1.0", "at least 0"]),
+        ({"strategy.keep": "oldest"}, ["strategy.keep = 'oldest'", "newest, freshest, mean, off"]),
+        ({"strategy.name": "fedasync", "strategy.server-lr": 0.5}, ["strategy.server-lr", "strategy.mixing"]),
+        ({"clock.delays": "log-normal"}, ["clock.delays = 'log-normal'", "did you mean 'lognormal'?"]),
+        ({"clock.delays": "from-list"}, ["clock.delays-file", "absolute path"]),
+        (
+            {"clock.availability": "trace", "clock.availability-file": "on.csv"},
+            ["clock.availability-file", "'on.csv'"],
+        ),
+        ({"clock.timing-only": True}, ["clock.timing-only", "app = 'fedraw'"]),
+        ({"clock.timing-only": True, "clock.name": "wall"}, ["clock.timing-only", "'virtual'"]),
+        ({"data.rare-labels": "8;9"}, ["data.rare-labels = '8;9'", '"8,9"']),
+        ({"data.partition": "rare-holders"}, ["needs data.rare-labels"]),
+        (
+            {"data.partition": "rare-holders", "data.rare-labels": "8, 9", "data.rare-holders": 6},
+            ["data.rare-holders = 6", "data.clients = 5"],
+        ),
     ],
 )
 def test_errors_name_key_value_and_what_is_allowed(override: dict[str, object], parts: list[str]) -> None:
@@ -123,3 +145,22 @@ def test_query_model_default_follows_the_strategy() -> None:
     assert chosen("fairfal", "default") == "adaptive"
     assert chosen("entropy", "default") == "global"
     assert chosen("entropy", "local") == "local"
+
+
+def test_asynchronous_strategies_take_the_updates_of_the_rounds_unless_told_otherwise() -> None:
+    def steps(name: str, **overrides: object) -> int:
+        config = {"data.clients": 12, "train.rounds": 10, "strategy.name": name}
+        config |= {key.replace("__", "."): value for key, value in overrides.items()}
+        return parse_run_config(default_run_config() | config).steps
+
+    assert steps("fedavg") == steps("fedavg", train__versions=7) == 10
+    assert steps("fedbuff") == 30
+    assert steps("ace") == 120
+    assert steps("fedraw", strategy__participation=0.5) == 15
+    assert steps("fedraw", train__versions=7) == 7
+
+
+def test_rare_labels_are_numbers_in_text() -> None:
+    config = {"data.partition": "rare-holders", "data.rare-labels": "9, 3", "data.rare-holders": 2}
+    assert parse_run_config(default_run_config() | config).data.rare_label_ids == (9, 3)
+    assert parse_run_config(default_run_config()).data.rare_label_ids == ()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from federation import progress
-from federation.progress import Progress, clock_text, quiet_flower, set_up_logging, table_text
+from federation.progress import Progress, StepProgress, clock_text, quiet_flower, set_up_logging, table_text
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +53,27 @@ def test_a_line_a_round(capsys: pytest.CaptureFixture[str]) -> None:
         "[label round 2/5, round 20/20] 4.0 s a round | about 4:00 left",
         "[label round 5/5, round 20/20] accuracy 1.000 | 100.0 s a round",
     ]
+
+
+def test_a_line_a_step(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging()
+    seconds = iter([100.0, 120.0, 160.0])
+    told = StepProgress("version", 30, clock=lambda: next(seconds))
+    told.done(10, {"time": 12.5, "rare": math.nan})
+    told.done(30, {"accuracy": 0.5})
+    assert capsys.readouterr().out.splitlines() == [
+        "[version 10/30] time 12.500 | rare - | about 0:40 left",
+        "[version 30/30] accuracy 0.500",
+    ]
+
+
+def test_warnings_of_asynchronous_strategies_stay() -> None:
+    strategies = logging.getLogger("flwr.fedraw")
+    before = strategies.level
+    with quiet_flower():
+        assert not strategies.isEnabledFor(logging.INFO)
+        assert strategies.isEnabledFor(logging.WARNING)
+    assert strategies.level == before
 
 
 @pytest.mark.parametrize(

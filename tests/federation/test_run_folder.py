@@ -143,6 +143,21 @@ def test_rounds_and_queries_are_two_tables(folder: RunFolder) -> None:
     assert (folder.path / "rounds.csv").read_text() == "round\n1\n"
 
 
+def test_events_come_many_at_a_time_and_whole_numbers_stay_whole(folder: RunFolder) -> None:
+    folder.append_events(
+        [{"time": 0.5, "job": 1, "reason": ""}, {"time": 1 / 3, "job": None, "reason": "a, b"}]
+    )
+    folder.append_events([{"time": 2.0, "job": 7, "reason": ""}])
+    written = (folder.path / "events.csv").read_text()
+    assert written == 'time,job,reason\n0.5,1,\n0.3333333333333333,,"a, b"\n2.0,7,\n'
+
+
+def test_influence_is_written_whole(folder: RunFolder) -> None:
+    for count in (1, 2):
+        folder.write_influence([{"site": f"site-{i}", "weight": 0.5} for i in range(count)])
+    assert (folder.path / "influence.csv").read_text() == "site,weight\nsite-0,0.5\nsite-1,0.5\n"
+
+
 def test_a_table_that_is_there_is_continued(folder: RunFolder) -> None:
     folder.append_round({"round": 1, "accuracy": 0.5})
     later = RunFolder(folder.path, "fairfal", "digits")

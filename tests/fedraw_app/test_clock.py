@@ -119,6 +119,9 @@ def test_availability_of_a_trace(tmp_path):
     assert trace.available_at("not there", 7, rng()) == 7
     with pytest.raises(DelayError, match=r"on 3\.0 is not before off 3\.0"):
         Trace(intervals={"a": [(3.0, 3.0)]})
+    path.write_text("site,on,off\na,10,20\na,0,11\n")
+    with pytest.raises(DelayError, match=r"'a': the times from 0\.0 to 11\.0 and from 10\.0 on overlap"):
+        Trace(file=path)
 
 
 def test_availability_by_chance():

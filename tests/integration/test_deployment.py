@@ -93,9 +93,8 @@ def test_two_sites_label_and_train(project: Path, tmp_path: Path) -> None:
         deadline = time.monotonic() + 400
         while not status.startswith("finished") and time.monotonic() < deadline:
             time.sleep(3)
-            status = json.loads(flwr("ls", "deployment", "--run-id", run_id, "--format", "json"))["runs"][0][
-                "status"
-            ]
+            listed = flwr("ls", "deployment", "--run-id", run_id, "--format", "json")
+            status = json.loads(listed)["runs"][0]["status"]
         log = flwr("log", run_id, "deployment", "--show")
     assert status == "finished:completed", log
     told = json.loads((tmp_path / "results" / "summary.json").read_text())

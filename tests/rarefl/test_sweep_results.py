@@ -91,3 +91,38 @@ def test_no_finished_run_is_no_row(runs: list[PlannedRun]) -> None:
 
 def test_markdown() -> None:
     assert markdown_table([{"a": "1", "b": "x|y"}]) == "| a | b |\n| ---: | ---: |\n| 1 | x\\|y |"
+
+
+def training(accuracy: float, rare: float, reached: dict[str, float | None]) -> dict[str, Any]:
+    result = {"version": 30, "time": 50.0, "accuracy": 0.9, "replaced_per_flush": 0.5}
+    result |= {"accuracy_last5": accuracy, "rare_accuracy_last5": rare, "common_accuracy_last5": 0.95}
+    result |= {"rare_share_of_updates": 0.08, "rare_share_of_weight": 0.2}
+    return {"status": "finished", "seconds": 10.0, "result": result, "time_to_accuracy": reached}
+
+
+def test_a_training_is_one_row_and_times_go_to_the_highest_accuracy_that_all_reached(
+    runs: list[PlannedRun],
+) -> None:
+    finished = [
+        (runs[0], training(0.80, 0.4, {"0.70": 3.0, "0.75": 10.0, "0.80": None})),
+        (runs[1], training(0.90, 0.8, {"0.70": 4.0, "0.75": 20.0, "0.80": 30.0})),
+        (runs[2], training(0.84, 0.5, {"0.70": 5.0, "0.75": 12.0, "0.80": 40.0})),
+    ]
+    rows = result_rows(finished, KEYS)
+    assert list(rows["time_to_0.75"]) == [10.0, 20.0, 12.0]
+    assert rows["time_to_0.80"].isna().tolist() == [True, False, False]
+    table = grid_table(rows, KEYS)
+    assert table[0] == {
+        "query.name": "random",
+        "accuracy %": "82.00 ± 2.83",
+        "rare accuracy %": "45.00 ± 7.07",
+        "common accuracy %": "95.00 ± 0.00",
+        "rare sites' updates %": "8.00 ± 0.00",
+        "rare sites' weight %": "20.00 ± 0.00",
+        "replaced per flush": "0.50 ± 0.00",
+        "time to 75 %": "11.00 ± 1.41",
+        "seconds": "10",
+        "seeds": "2",
+    }
+    assert (table[1]["query.name"], table[1]["time to 75 %"]) == ("fairfal", "20.00")
+    assert len(grid_table(result_rows(finished, []), [])) == 1

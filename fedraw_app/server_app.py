@@ -1,0 +1,41 @@
+"""FedRAW's ServerApp: one training with all labels known, by any strategy, synchronous or asynchronous."""
+
+from flwr.serverapp import Grid
+
+from datasets.federated import federate
+from federation.client import data_spec
+from federation.config import RunConfig
+from federation.grid import ClientGrid
+from federation.hello import say_hello, wait_for_nodes
+from federation.progress import logger
+from federation.run_folder import RunFolder
+from fedraw_app.options import read_availability
+from fedraw_app.training import Training
+
+
+def run(grid: Grid, config: RunConfig) -> None:
+    """Train and measure (FedRAW, arXiv 2609.07192).
+
+    Raises
+    ------
+    RareflError, DataError, StrategyError
+        Whatever stops the run; what was done until then stays in the run folder.
+    """
+    data = federate(data_spec(config))
+    read_availability(config)
+    label = f"{config.app}-{config.data.name}-{config.strategy.name}-seed{config.seed}"
+    folder = RunFolder.create(config.output.dir, config.app, label)
+    folder.write_config(config.model_dump(by_alias=True))
+    logger.info("results go to %s", folder.path)
+    clients = ClientGrid(grid)
+    training = Training(clients, config, data, folder)
+    try:
+        wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
+        federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
+        devices = ", ".join(sorted({site.device for site in federation.sites}))
+        logger.info("%d clients answered (%s)", len(federation), devices)
+        training.run(federation)
+    except BaseException as error:
+        folder.write_summary(training.summary(), "failed", f"{type(error).__name__}: {error}")
+        logger.error("the run failed; what it had is in %s", folder.path)
+        raise
