@@ -4,6 +4,11 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A busy machine is no reason to fail.
+settings.register_profile("rarefl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rarefl")
 
 
 @pytest.fixture(autouse=True)
