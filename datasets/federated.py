@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets.base import DataCard, ImageSplit
+from datasets.errors import DatasetNotFoundError
 from datasets.long_tail import long_tail_ids
 from datasets.partition import partition, partition_test
 from datasets.registry import load_dataset
@@ -82,7 +83,10 @@ def federate(spec: DataSpec) -> FederatedData:
     DataError
         If the data set is not found or damaged, or cannot be dealt as asked.
     """
-    root = Path(spec.root).expanduser().absolute() if spec.root else None
+    try:
+        root = Path(spec.root).expanduser().absolute() if spec.root else None
+    except RuntimeError as error:
+        raise DatasetNotFoundError(f"data.root = {spec.root!r}: {error} Give an absolute path.") from None
     dataset = load_dataset(spec.name, root, spec.seed)
     labels, num_classes = dataset.train.labels, dataset.num_classes
     train_ids = long_tail_ids(labels, num_classes, spec.long_tail, spec.imbalance, spec.seed)

@@ -15,6 +15,7 @@ from fairfal_app.query.scalars import mean_gamma
 from federation import records
 from federation.client import array_record, initial_model
 from federation.config import RunConfig
+from federation.errors import LabelsLostError
 from federation.evaluation import ServerEvaluation
 from federation.grid import ClientGrid
 from federation.plots import LearningCurve
@@ -50,6 +51,7 @@ class LabelRounds:
         self.coverage: dict[int, list[int]] = {}
         self.failed_jobs: list[str] = []
         self.bought: list[np.ndarray] = []
+        self.latest: ArrayRecord | None = None
         self.results: list[dict[str, Any]] = []
         self.started = time.monotonic()
 
@@ -60,8 +62,14 @@ class LabelRounds:
         arrays: ArrayRecord | None = None
         for label_round in range(1, label_rounds + 1):
             self.query(label_round, arrays)
-            arrays = self.train(label_round, progress)
-            self.folder.save_arrays({key: array.numpy() for key, array in arrays.items()})
+            if not self.bought[-1].any():
+                logger.info("every pool is empty: nothing was left to label in label round %d", label_round)
+                break
+            try:
+                arrays = self.train(label_round, progress)
+            finally:
+                if self.latest is not None:
+                    self.folder.save_arrays({key: array.numpy() for key, array in self.latest.items()})
             self.folder.write_summary(self.summary())
         self.folder.save_curve(self._curve())
         self.folder.write_summary(self.summary(), "finished")
@@ -109,7 +117,7 @@ class LabelRounds:
         selections = self._ask(records.SELECT, request, arrays)
         bought = np.zeros(self.data.num_classes, dtype=np.int64)
         for node_id, selection in selections.items():
-            self.num_labelled[node_id] = int(selection[records.NUM_LABELLED])  # type: ignore[arg-type]
+            self._keep_count(node_id, int(selection[records.NUM_LABELLED]), int(selection[records.BUDGET]))  # type: ignore[arg-type]
             if int(selection[records.BUDGET]) < self.budget:  # type: ignore[arg-type]
                 site, taken = self.clients.site_name(node_id), selection[records.BUDGET]
                 logger.info("%s: its last %s images were labelled, its pool is empty", site, taken)
@@ -120,6 +128,15 @@ class LabelRounds:
                 self._query_row(label_round, node_id, estimates.get(node_id, MetricRecord()), selection)
             )
         self.bought.append(bought)
+
+    def _keep_count(self, node_id: int, count: int, bought: int) -> None:
+        known = self.num_labelled.get(node_id, 0) + bought
+        if count < known:
+            raise LabelsLostError(
+                f"{self.clients.site_name(node_id)} has {count} labels where {known} are due: its client lost "
+                "its state (a SuperNode keeps it in memory and loses it at a restart). Start the run again"
+            )
+        self.num_labelled[node_id] = count
 
     def _ask(
         self, message_type: str, request: Mapping[str, int | float], arrays: ArrayRecord | None
@@ -167,6 +184,7 @@ class LabelRounds:
         def after_round(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             if server_round == 0:
                 return None
+            self.latest = arrays
             measures = None
             if self.evaluation.due(server_round):
                 measures = self.evaluation(arrays)

@@ -27,11 +27,11 @@ def run(grid: Grid, config: RunConfig) -> None:
     budget = budget_per_client(config.query.label_ratio, len(data.train_ids), config.data.clients)
     label = f"{config.app}-{config.data.name}-{config.query.name}-seed{config.seed}"
     folder = RunFolder.create(config.output.dir, config.app, label)
-    clients = ClientGrid(grid)
-    rounds = LabelRounds(clients, config, data, folder, budget)
-    try:
+    rounds: LabelRounds | None = None
+    with folder.told_if_failed(lambda: rounds.summary() if rounds else {}):
         folder.write_config(config.resolved())
         logger.info("results go to %s", folder.path)
+        clients = ClientGrid(grid, num_classes=data.num_classes)
         wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
         federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
         devices = ", ".join(sorted({site.device for site in federation.sites}))
@@ -43,8 +43,5 @@ def run(grid: Grid, config: RunConfig) -> None:
             devices,
             budget,
         )
+        rounds = LabelRounds(clients, config, data, folder, budget)
         rounds.run()
-    except BaseException as error:
-        folder.write_summary(rounds.summary(), "failed", f"{type(error).__name__}: {error}")
-        logger.error("the run failed; what it had is in %s", folder.path)
-        raise

@@ -19,7 +19,7 @@ QueryName = Literal["fairfal", "random", "entropy", "margin", "least-confidence"
 
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, lt=2**63)]
 
 
 class Table(BaseModel):
@@ -44,7 +44,7 @@ class DataConfig(Table):
     rare_holders: Count
     long_tail: Literal["exponential", "step", "none"]
     imbalance: Annotated[float, Field(ge=1)]
-    seed: Annotated[int, Field(ge=-1)]
+    seed: Annotated[int, Field(ge=-1, lt=2**63)]
 
     @model_validator(mode="after")
     def _holders(self) -> "DataConfig":

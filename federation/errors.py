@@ -21,6 +21,10 @@ class DeadWorkerError(RareflError):
     """A Ray worker died; Flower would go on with a pool of workers that loses clients."""
 
 
+class LabelsLostError(RareflError):
+    """A client has fewer labels than it told before."""
+
+
 class AllClientsFailedError(RareflError):
     """No client answered a request with anything usable."""
 

@@ -9,7 +9,7 @@ every run, that a client has one message at a time, that waiting costs milliseco
 import logging
 import math
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -27,8 +27,8 @@ from federation.failures import (
     explain_dead_worker,
     explain_error,
     group_by_reason,
-    unusable_train_reply,
 )
+from federation.replies import unusable_reply
 
 logger = logging.getLogger("rarefl")
 
@@ -53,6 +53,8 @@ class ClientGrid(Grid):
         The Grid that Flower gave to the ServerApp.
     sites
         The federation's sites in its order; known after the hello, see ``set_sites``.
+    num_classes
+        Length of the per-class lists that clients answer with, which is checked; None checks none.
 
     Attributes
     ----------
@@ -60,8 +62,9 @@ class ClientGrid(Grid):
         Every failure so far, in order.
     """
 
-    def __init__(self, inner: Grid, sites: Sequence[Site] = ()) -> None:
+    def __init__(self, inner: Grid, sites: Sequence[Site] = (), num_classes: int | None = None) -> None:
         self.inner = inner
+        self.num_classes = num_classes
         self.failures: list[Failure] = []
         self._longest_wait = LONGEST_WAIT_HTTP if isinstance(inner, HttpGrid) else LONGEST_WAIT
         self._unanswered: dict[int, str] = {}  # requests given up: their nodes may still be at work on them
@@ -183,6 +186,7 @@ class ClientGrid(Grid):
             else:
                 time.sleep(min(wait, left))
                 wait = min(wait * WAIT_GROWTH, self._longest_wait)
+        self._leave_out_other_metrics(exchange)
         if exchange.requests and not exchange.replies:
             order = {site.name: rank for rank, site in enumerate(self._sites)}
             failures = sorted(self.failures[failed:], key=lambda failure: order.get(failure.site, -1))
@@ -224,12 +228,27 @@ class ClientGrid(Grid):
             if kind == "dead worker":
                 raise DeadWorkerError(explain_dead_worker(self.failures[-1]))
             return
-        if request.metadata.message_type == records.TRAIN:
-            reason_against = unusable_train_reply(request.content, reply.content)
-            if reason_against is not None:
-                self._fail(exchange, index, reason_against, "unusable")
-                return
+        reason_against = unusable_reply(request, reply.content, self.num_classes)
+        if reason_against is not None:
+            self._fail(exchange, index, reason_against, "unusable")
+            return
         exchange.replies[index] = reply
+
+    def _leave_out_other_metrics(self, exchange: "_Exchange") -> None:
+        """Leave out replies to ``train`` with other metrics than most replies; Flower refuses a mix."""
+        keys = {
+            index: tuple(sorted(*reply.content.metric_records.values()))
+            for index, reply in exchange.replies.items()
+            if exchange.requests[index].metadata.message_type == records.TRAIN
+        }
+        if len(set(keys.values())) < 2:
+            return
+        usual, _ = Counter(keys[index] for index in sorted(keys)).most_common(1)[0]
+        for index, names in sorted(keys.items()):
+            if names != usual:
+                del exchange.replies[index]
+                reason = f"its metrics are {', '.join(names)}, those of most clients {', '.join(usual)}"
+                self._fail(exchange, index, reason, "unusable")
 
     def _give_up(self, exchange: "_Exchange", seconds: float) -> None:
         """Count what is unanswered as failed; its nodes get nothing new until they have answered."""

@@ -68,6 +68,14 @@ REQUESTS: dict[str, Contents] = {
     SELECT: Contents(arrays=True, config=frozenset({LABEL_ROUND, BUDGET, GAMMA_MEAN})),
 }
 
+# What a reply must hold besides arrays; replies to ``train`` follow Flower's own rules.
+REQUIRED: dict[str, frozenset[str]] = {
+    HELLO: frozenset({SITE, PARTITION, DEVICE, FINGERPRINT, SOURCE, POOL_SIZE, LABEL_COVERAGE}),
+    EVALUATE: frozenset({NUM_EXAMPLES, LOSS, ACCURACY}),
+    ESTIMATE: frozenset(),
+    SELECT: frozenset({BUDGET, NUM_LABELLED, LABEL_COVERAGE}),
+}
+
 REPLIES: dict[str, Contents] = {
     HELLO: Contents(
         config=frozenset({SITE, PARTITION, DEVICE, FINGERPRINT, SOURCE}),

@@ -4,11 +4,14 @@
 row of a table is on the disk when the call returns, so that a killed run leaves files that can be read.
 """
 
+import hashlib
 import json
+import logging
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -17,10 +20,13 @@ import numpy as np
 import pandas as pd
 import tomli_w
 import torch
+from filelock import BaseFileLock, FileLock, Timeout
 from matplotlib.figure import Figure
 
 from federation.errors import RunFolderError
 from federation.plots import LearningCurve, draw_learning_curve
+
+logger = logging.getLogger("rarefl")
 
 Status = Literal["running", "finished", "failed"]
 
@@ -38,8 +44,9 @@ DEFAULT_PARENT = "~/rarefl/runs"
 class RunFolder:
     """An existing, writable folder that belongs to this run; made by ``RunFolder.create``."""
 
-    def __init__(self, path: Path, app: str, label: str) -> None:
+    def __init__(self, path: Path, app: str, label: str, lock: BaseFileLock) -> None:
         self.path = path
+        self._lock = lock
         self.app = app
         self.label = label
         self._columns: dict[str, list[str]] = {}
@@ -60,7 +67,7 @@ class RunFolder:
         Raises
         ------
         RunFolderError
-            The path is relative, holds a finished run, or cannot be written.
+                The path is relative, holds a finished run, is in use by another run, or cannot be written.
         """
         try:
             path = Path(directory or DEFAULT_PARENT).expanduser()
@@ -73,15 +80,33 @@ class RunFolder:
                 f"{Path.home() / path}"
             )
         try:
+            lock = _locked(path) if directory else FileLock(os.devnull)
             path = _existing(path) if directory else _new_folder(path, label)
-            folder = cls(path, app, label)
+            folder = cls(path, app, label, lock)
             folder.write_summary({})
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
             raise RunFolderError(
-                f"output.dir: cannot write to {path}: {error.strerror or error}. Give the path of a folder "
+                f"output.dir: cannot write to {path}: {reason}. Give the path of a folder "
                 "that the user who runs the SuperLink may write to"
             ) from error
         return folder
+
+    @contextmanager
+    def told_if_failed(self, summary: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
+        """Let the summary say that the run failed, and why, when an exception ends the block."""
+        try:
+            yield
+        except BaseException as error:
+            reason = f"{type(error).__name__}: {error}"
+            try:
+                self.write_summary(summary(), "failed", reason)
+            except OSError as full:
+                logger.error("cannot write the summary: %s", full)
+            logger.error("the run failed; what it had is in %s", self.path)
+            raise
+        finally:
+            self._lock.release()
 
     def write_config(self, resolved: Mapping[str, Any]) -> None:
         """Write the run config as ``config.toml``, which ``flwr run . --run-config`` takes again.
@@ -185,6 +210,17 @@ def _new_folder(parent: Path, label: str) -> Path:
             path.mkdir()
             return path
         number += 1
+
+
+def _locked(path: Path) -> BaseFileLock:
+    """Return the lock of a folder, held by this process; it lies outside, so that the folder stays clean."""
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    lock = FileLock(Path(tempfile.gettempdir()) / f"rarefl-{digest}.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunFolderError(f"output.dir: another run is writing to {path}; give another folder") from None
+    return lock
 
 
 def _existing(path: Path) -> Path:

@@ -25,17 +25,14 @@ def run(grid: Grid, config: RunConfig) -> None:
     read_availability(config)
     label = f"{config.app}-{config.data.name}-{config.strategy.name}-seed{config.seed}"
     folder = RunFolder.create(config.output.dir, config.app, label)
-    folder.write_config(config.model_dump(by_alias=True))
-    logger.info("results go to %s", folder.path)
-    clients = ClientGrid(grid)
-    training = Training(clients, config, data, folder)
-    try:
+    training: Training | None = None
+    with folder.told_if_failed(lambda: training.summary() if training else {}):
+        folder.write_config(config.resolved())
+        logger.info("results go to %s", folder.path)
+        clients = ClientGrid(grid, num_classes=data.num_classes)
         wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
         federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
         devices = ", ".join(sorted({site.device for site in federation.sites}))
         logger.info("%d clients answered (%s)", len(federation), devices)
+        training = Training(clients, config, data, folder)
         training.run(federation)
-    except BaseException as error:
-        folder.write_summary(training.summary(), "failed", f"{type(error).__name__}: {error}")
-        logger.error("the run failed; what it had is in %s", folder.path)
-        raise

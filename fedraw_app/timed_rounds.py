@@ -47,7 +47,7 @@ class TimedGrid(ClientGrid):
         rare_sites: Collection[str],
         events: Callable[[Event], None],
     ) -> None:
-        super().__init__(clients.inner, clients.sites)
+        super().__init__(clients.inner, clients.sites, clients.num_classes)
         self.failures = clients.failures
         self.now = 0.0
         self.influence = Influence()

@@ -60,6 +60,7 @@ class Training:
         self.names: dict[int, str] = {}
         self.sites = TrainingSites(self.names, {}, {})
         self.result: Result | None = None
+        self.latest: ArrayRecord | None = None
         self.started = time.monotonic()
         self._events: list[Event] = []
 
@@ -82,6 +83,10 @@ class Training:
             result = self._train()
         except RunStoppedError as error:
             self._save(error.result)
+            raise
+        except BaseException:
+            if self.latest is not None:
+                self._save_model(self.latest)
             raise
         finally:
             self._write_events()
@@ -149,6 +154,7 @@ class Training:
 
     def _evaluate(self, version: int, arrays: ArrayRecord) -> MetricRecord | None:
         """Measure a version of the model if it is its turn; version 0 is the untrained model."""
+        self.latest = arrays
         last = version == self.config.steps
         if version % self.config.evaluate.every and not last:
             return None
@@ -168,7 +174,7 @@ class Training:
         """Write model, tables and plots of what was trained."""
         self.result = result
         if not self.config.clock.timing_only:
-            self.folder.save_arrays({key: array.numpy() for key, array in result.arrays.items()})
+            self._save_model(result.arrays)
         if self.influence.flushes:
             rows = influence_rows(self.influence, set(self.names.values()), self.rare_sites)
             self.folder.write_influence(rows)
@@ -176,6 +182,9 @@ class Training:
             self.folder.save_figure(STALENESS_PLOT, draw_staleness(self.influence.staleness))
         if self.rows:
             self.folder.save_figure(TIME_PLOT, draw_accuracy(pd.DataFrame(self.rows), self.virtual))
+
+    def _save_model(self, arrays: ArrayRecord) -> None:
+        self.folder.save_arrays({key: array.numpy() for key, array in arrays.items()})
 
     def summary(self) -> dict[str, Any]:
         """Return what the run has come to so far."""

@@ -104,7 +104,10 @@ def parse_settings(settings: Sequence[str]) -> dict[str, list[Any]]:
             raise ConfigError(f"--set {setting!r} is not of the form key=value or key=value,value")
         if key in values:
             raise ConfigError(f"--set names {key} twice; give all its values at once: {key}=value,value")
-        parts = next(csv.reader([text], skipinitialspace=True), [""])
+        try:
+            parts = next(csv.reader([text], skipinitialspace=True), [""])
+        except csv.Error as error:
+            raise ConfigError(f"--set {text!r} cannot be read: {error}") from None
         values[key] = [_value(part.strip(), defaults.get(key)) for part in parts]
         _refuse_repeated(f"--set {setting}", values[key])
     order = {key: place for place, key in enumerate(defaults)}
@@ -190,7 +193,11 @@ def federation_config(text: str, clients: int) -> str:
         ``num-supernodes``.
     """
     pairs = {"num-supernodes": str(clients), "client-resources-num-cpus": "1"}
-    for pair in shlex.split(text):
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise ConfigError(f"--federation-config {text!r} cannot be read: {error}") from None
+    for pair in words:
         key, equals, value = pair.partition("=")
         if not equals or not value:
             raise ConfigError(f"--federation-config {text!r}: {pair!r} is not of the form key=value")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,21 @@ import torch
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
+import fairfal_app.server_app as server
+import federation.client as client
 from datasets.errors import DatasetNotFoundError
+from datasets.federated import DataSpec, FederatedData
 from federation import records
 from federation.config import default_run_config
 from federation.errors import (
     AllClientsFailedError,
     ConfigError,
+    LabelsLostError,
     NodesMissingError,
     RunFolderError,
     SourceMismatchError,
 )
+from federation.run_folder import RunFolder
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from tests.inprocess import InProcessGrid, run_in_process
@@ -371,3 +377,58 @@ def test_arrays_travel_as_numpy(tmp_path: Path) -> None:
     record = trained.content.array_records[records.ARRAYS]
     assert isinstance(record, ArrayRecord)
     assert record["blocks.0.norm.num_batches_tracked"].numpy().shape == ()
+
+
+def test_a_client_with_other_metrics_is_left_out_and_named(tmp_path: Path) -> None:
+    def more(_: Message, reply: Message) -> Message:
+        reply.content.metric_records[records.METRICS]["extra"] = 1.0
+        return reply
+
+    run(tmp_path, client=Tampering(0, more, "train"), query__last_label_ratio=0.1)
+    told = summary(tmp_path)
+    assert told["status"] == "finished"
+    assert all("site-00" in failure and "extra" in failure for failure in told["failures"])
+    assert len(told["failures"]) == 2
+
+
+def test_a_client_that_lost_its_labels_ends_the_run_and_the_model_is_kept(tmp_path: Path) -> None:
+    class Forgetting(ClientApp):
+        def __call__(self, message: Message, context: Context) -> Message:
+            if message.metadata.message_type == records.ESTIMATE and context.node_config["partition-id"] == 1:
+                context.state.clear()
+            return client_app(message, context)
+
+    with pytest.raises(LabelsLostError, match="site-01 has 19 labels where 38 are due"):
+        run(tmp_path, client=Forgetting())
+    told = summary(tmp_path)
+    assert told["status"] == "failed"
+    assert len(told["label_rounds"]) == 1
+    assert final(tmp_path)
+
+
+def test_two_runs_cannot_share_a_folder(tmp_path: Path) -> None:
+    folder = RunFolder.create(str(tmp_path), "fairfal", "first")
+    with pytest.raises(RunFolderError, match="another run is writing"):
+        run(tmp_path, client=Untouched())
+    assert folder.path == tmp_path
+
+
+def test_label_rounds_end_when_nothing_is_left_to_label(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two clients that hold 10 images each and buy 4 in a label round are done after three of ten rounds."""
+    real = server.federate
+
+    def small(spec: DataSpec) -> FederatedData:
+        data = real(spec)
+        return replace(data, pools=tuple(pool[:10] for pool in data.pools))
+
+    monkeypatch.setattr(server, "federate", small)
+    monkeypatch.setattr(client, "federate", small)
+    monkeypatch.setattr(server, "budget_per_client", lambda *_: 4)
+    run(
+        tmp_path, nodes=2, data__clients=2, train__rounds=1, query__name="random", query__last_label_ratio=1.0
+    )
+    told = summary(tmp_path)
+    assert told["status"] == "finished"
+    assert [row["labelled"] for row in told["label_rounds"]] == [8, 16, 20]

@@ -9,13 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federation.failures import (
-    LONGEST_REASON,
     Failure,
     describe_request,
     explain_error,
     group_by_reason,
-    unusable_train_reply,
 )
+from federation.replies import LONGEST_REASON, unusable_train_reply
 
 RAY = """<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'\x1b[36mray::Actor.run()\x1b[39m (pid=5)
          ^^^^^^^^
