@@ -133,8 +133,8 @@ class LabelRounds:
         known = self.num_labelled.get(node_id, 0) + bought
         if count < known:
             raise LabelsLostError(
-                f"{self.clients.site_name(node_id)} has {count} labels where {known} are due: its client lost "
-                "its state (a SuperNode keeps it in memory and loses it at a restart). Start the run again"
+                f"{self.clients.site_name(node_id)} has {count} labels where {known} are due: its client "
+                "lost its state, which a SuperNode keeps in memory only. Start the run again"
             )
         self.num_labelled[node_id] = count
 

@@ -44,7 +44,7 @@ DEFAULT_PARENT = "~/rarefl/runs"
 class RunFolder:
     """An existing, writable folder that belongs to this run; made by ``RunFolder.create``."""
 
-    def __init__(self, path: Path, app: str, label: str, lock: BaseFileLock) -> None:
+    def __init__(self, path: Path, app: str, label: str, lock: BaseFileLock | None = None) -> None:
         self.path = path
         self._lock = lock
         self.app = app
@@ -80,7 +80,7 @@ class RunFolder:
                 f"{Path.home() / path}"
             )
         try:
-            lock = _locked(path) if directory else FileLock(os.devnull)
+            lock = _locked(path) if directory else None
             path = _existing(path) if directory else _new_folder(path, label)
             folder = cls(path, app, label, lock)
             folder.write_summary({})
@@ -106,6 +106,11 @@ class RunFolder:
             logger.error("the run failed; what it had is in %s", self.path)
             raise
         finally:
+            self.release()
+
+    def release(self) -> None:
+        """Let another run have the folder."""
+        if self._lock is not None:
             self._lock.release()
 
     def write_config(self, resolved: Mapping[str, Any]) -> None:

@@ -194,22 +194,22 @@ def test_no_messages_no_replies() -> None:
 
 @pytest.mark.parametrize("push", [False, True])
 def test_a_record_changed_after_sending_does_not_change_for_the_client(push: bool) -> None:
-    inner = InProcessGrid(client_app(), 2, latency=lambda message: 0.02)
+    def change(_: Message) -> float:
+        config["lr"] = 7.0
+        return 0.0
+
+    inner = InProcessGrid(client_app(), 2, latency=change)  # called when a message has been sent
     grid = named(inner)
     config, metrics, shared = ConfigRecord({"lr": 0.1, "list": [1]}), MetricRecord({"list": [1]}), arrays()
     content = RecordDict({"config": config, "metrics": metrics, "arrays": shared})
     messages = [Message(content, node, "query.echo", ttl=77.0, group_id="g") for node in (1000, 1001)]
     if push:
         ids = grid.push_messages(message for message in messages)
-        config["lr"] = 7.0
         replies: list[Message] = []
         while len(replies) < 2:
             replies += grid.pull_messages([*ids, ""])
     else:
-        thread = threading.Timer(0.01, lambda: config.update({"lr": 7.0}))
-        thread.start()
         replies = grid.send_and_receive(messages)
-        thread.join()
     assert [reply.content["config"]["lr"] for reply in replies] == [0.1, 0.1]
     first, second = (message.content for message in inner.sent)
     for name in ("config", "metrics"):

@@ -37,7 +37,7 @@ def clients(
         content = RecordDict(
             {
                 "config": ConfigRecord(identity | {"partition-id": partition}),
-                "metrics": MetricRecord({"pool-size": 10 + index, "label-coverage": [1, 0, index]}),
+                "metrics": MetricRecord({"pool-size": 10 + index, "label-coverage": [1, 0, index % 2]}),
             }
         )
         return Message(content, reply_to=message)
@@ -112,7 +112,7 @@ def test_sites_are_sorted_by_name_and_handed_to_the_grid() -> None:
     assert [site.name for site in federation.sites] == ["a", "b", "site-9", "site-10"]
     assert [site.node_id for site in federation.sites] == [1003, 1001, 1002, 1000]
     assert [site.pool_size for site in federation.sites] == [13, 11, 12, 10]
-    assert federation.sites[0].label_coverage == (1, 0, 3)
+    assert federation.sites[0].label_coverage == (1, 0, 1)
     assert federation.sites[0].device == "cpu"
     assert len(federation) == 4
     assert grid.sites == federation.sites

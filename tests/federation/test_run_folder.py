@@ -91,6 +91,7 @@ def test_a_folder_without_permission_is_refused(tmp_path: Path, monkeypatch: pyt
 
 def test_a_finished_run_is_not_written_over(folder: RunFolder) -> None:
     folder.write_summary({}, "finished")
+    folder.release()
     with pytest.raises(RunFolderError, match="already holds a finished run"):
         RunFolder.create(str(folder.path), "fairfal", "digits")
 
@@ -99,9 +100,11 @@ def test_a_finished_run_is_not_written_over(folder: RunFolder) -> None:
 def test_an_unfinished_run_moves_out_of_the_way(folder: RunFolder, status: str) -> None:
     folder.append_round({"round": 1})
     folder.write_summary({}, status)
+    folder.release()
     for number in (1, 2):
         again = RunFolder.create(str(folder.path), "fairfal", "digits")
         again.append_round({"round": number})
+        again.release()
         assert (folder.path / "rounds.csv").read_text() == f"round\n{number}\n"
     assert (folder.path / "earlier-1" / "rounds.csv").read_text() == "round\n1\n"
     assert json.loads((folder.path / "earlier-1" / "summary.json").read_text())["status"] == status
