@@ -61,8 +61,7 @@ class LabelRounds:
         progress = Progress(label_rounds, self.config.steps)
         arrays: ArrayRecord | None = None
         for label_round in range(1, label_rounds + 1):
-            self.query(label_round, arrays)
-            if not self.bought[-1].any():
+            if not self.query(label_round, arrays):
                 logger.info("every pool is empty: nothing was left to label in label round %d", label_round)
                 break
             try:
@@ -102,8 +101,11 @@ class LabelRounds:
 
     # Querying ----------------------------------------------------------------------------------------------
 
-    def query(self, label_round: int, arrays: ArrayRecord | None) -> None:
-        """Let every client choose and label its budget; at random in the first label round."""
+    def query(self, label_round: int, arrays: ArrayRecord | None) -> bool:
+        """Let every client choose and label its budget, at random in the first label round.
+
+        Returns whether an image was labelled.
+        """
         estimates: dict[int, MetricRecord] = {}
         if arrays is not None and needs_local_model(self.config.query):
             estimates = self._ask(records.ESTIMATE, {records.LABEL_ROUND: label_round}, arrays)
@@ -127,7 +129,9 @@ class LabelRounds:
             self.folder.append_query(
                 self._query_row(label_round, node_id, estimates.get(node_id, MetricRecord()), selection)
             )
-        self.bought.append(bought)
+        if bought.any():
+            self.bought.append(bought)
+        return bool(bought.any())
 
     def _keep_count(self, node_id: int, count: int, bought: int) -> None:
         known = self.num_labelled.get(node_id, 0) + bought

@@ -31,7 +31,7 @@ def gradients(block, images, upper):
 
 def assert_near(first, second, tolerance=1e-5):
     # Relative to the largest entry, as a sum over many pixels may cancel.
-    scale = max(float(second.abs().max()), 1.0)
+    scale = max(float(second.detach().abs().max()), 1.0)
     assert (first - second).abs().max() <= tolerance * scale
 
 
