@@ -88,7 +88,8 @@ def _wrong_number(found: int, count: int, seconds: float, simulated: bool) -> st
     if simulated:
         return (
             f"{message}, and the simulation has {found}. "
-            f'Start the run with --federation-config "num-supernodes={count}", or set data.clients = {found}'
+            f'Start the run with --federation-config "num-supernodes={count} client-resources-num-cpus=1", '
+            f"or set data.clients = {found}"
         )
     if found < count:
         return (

@@ -57,17 +57,18 @@ def draw_learning_curve(curve: LearningCurve) -> Figure:
 
 
 def _draw_accuracies(axes: Axes, curve: LearningCurve) -> None:
+    # With a balanced test split the first two are equal: the wide line stays visible under the narrow one.
     lines = (
-        ("accuracy", curve.accuracy, BLUE, "o"),
-        ("balanced accuracy", curve.balanced_accuracy, ORANGE, "s"),
-        ("rare-label accuracy", curve.rare_accuracy, GREEN, "^"),
+        ("accuracy", curve.accuracy, BLUE, "o", 5.0),
+        ("balanced accuracy", curve.balanced_accuracy, ORANGE, "s", 1.5),
+        ("rare-label accuracy", curve.rare_accuracy, GREEN, "^", 1.5),
     )
-    for name, values, colour, marker in lines:
+    for name, values, colour, marker, width in lines:
         if np.isfinite(values).any():
-            axes.plot(curve.label_ratios, values, color=colour, marker=marker, label=name)
+            axes.plot(curve.label_ratios, values, color=colour, marker=marker, linewidth=width, label=name)
     axes.set_xlabel("labelled share of the pool")
     axes.set_ylabel("accuracy on the server's test images")
-    axes.set_xticks(curve.label_ratios, [f"{100 * ratio:.3g} %" for ratio in curve.label_ratios])
+    axes.set_xticks(curve.label_ratios, [f"{ratio:.1%}" for ratio in curve.label_ratios])
     axes.set_ylim(0.0, 1.0)
     axes.grid(alpha=0.3)
     if axes.lines:

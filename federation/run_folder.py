@@ -103,7 +103,7 @@ class RunFolder:
                 self.write_summary(summary(), "failed", reason)
             except OSError as full:
                 logger.error("cannot write the summary: %s", full)
-            logger.error("the run failed; what it had is in %s", self.path)
+            logger.error("the run failed: %s\nwhat it had is in %s", error, self.path)
             raise
         finally:
             self.release()

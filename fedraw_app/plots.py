@@ -24,7 +24,7 @@ def draw_accuracy(rounds: pd.DataFrame, virtual: bool) -> Figure:
     axes.set_ylabel("accuracy on the server's test images")
     axes.set_ylim(0.0, 1.0)
     axes.grid(alpha=0.3)
-    axes.legend(loc="lower right")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=3)
     return figure
 
 

@@ -82,7 +82,8 @@ def test_a_simulation_with_another_number_of_nodes_fails_at_once(found: int) -> 
         wait_for_nodes(grid, 5, timeout=3600)
     assert str(caught.value) == (
         f"found {found} of 5 clients after 0 s: data.clients = 5, and the simulation has {found}. "
-        f'Start the run with --federation-config "num-supernodes=5", or set data.clients = {found}'
+        f'Start the run with --federation-config "num-supernodes=5 client-resources-num-cpus=1", '
+        f"or set data.clients = {found}"
     )
 
 
