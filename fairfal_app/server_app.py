@@ -7,8 +7,7 @@ from datasets.federated import federate
 from fairfal_app.label_rounds import LabelRounds
 from federation.client import data_spec
 from federation.config import RunConfig
-from federation.grid import ClientGrid
-from federation.hello import say_hello, wait_for_nodes
+from federation.hello import connect
 from federation.progress import logger
 from federation.run_folder import RunFolder
 from fedraw_app.options import read_availability
@@ -31,17 +30,7 @@ def run(grid: Grid, config: RunConfig) -> None:
     with folder.told_if_failed(lambda: rounds.summary() if rounds else {}):
         folder.write_config(config.resolved())
         logger.info("results go to %s", folder.path)
-        clients = ClientGrid(grid, num_classes=data.num_classes)
-        wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
-        federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
-        devices = ", ".join(sorted({site.device for site in federation.sites}))
-        images = sum(site.pool_size for site in federation.sites)
-        logger.info(
-            "%d clients with %d images answered (%s); each buys %d labels in a label round",
-            len(federation),
-            images,
-            devices,
-            budget,
-        )
+        clients, _ = connect(grid, config, data.num_classes)
+        logger.info("each client buys %d labels in a label round", budget)
         rounds = LabelRounds(clients, config, data, folder, budget)
         rounds.run()

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
 
 from federation import records
+from federation.config import RunConfig
 from federation.errors import ConfigError, NodesMissingError, SourceMismatchError
 from federation.failures import group_by_reason
 from federation.fingerprint import source_fingerprint
@@ -100,6 +102,20 @@ def _wrong_number(found: int, count: int, seconds: float, simulated: bool) -> st
         f"{message}, and {found} SuperNodes are connected. Stop {found - count} of them (one that has just "
         f"been stopped or restarted counts for up to a minute), or set data.clients = {found}"
     )
+
+
+def connect(grid: Grid, config: RunConfig, num_classes: int) -> tuple[ClientGrid, Federation]:
+    """Wait for the clients that the run config asks for, say hello and tell who answered.
+
+    Raises what ``wait_for_nodes`` and ``say_hello`` raise.
+    """
+    clients = ClientGrid(grid, num_classes=num_classes)
+    wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
+    federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
+    devices = ", ".join(sorted({site.device for site in federation.sites}))
+    images = sum(site.pool_size for site in federation.sites)
+    logger.info("%d clients with %d images answered (%s)", len(federation), images, devices)
+    return clients, federation
 
 
 def say_hello(grid: ClientGrid, num_clients: int, timeout: float) -> Federation:

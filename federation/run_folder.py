@@ -67,7 +67,7 @@ class RunFolder:
         Raises
         ------
         RunFolderError
-                The path is relative, holds a finished run, is in use by another run, or cannot be written.
+            The path is relative, holds a finished run, is in use by another run, or cannot be written.
         """
         try:
             path = Path(directory or DEFAULT_PARENT).expanduser()

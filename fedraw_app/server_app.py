@@ -5,8 +5,7 @@ from flwr.serverapp import Grid
 from datasets.federated import federate
 from federation.client import data_spec
 from federation.config import RunConfig
-from federation.grid import ClientGrid
-from federation.hello import say_hello, wait_for_nodes
+from federation.hello import connect
 from federation.progress import logger
 from federation.run_folder import RunFolder
 from fedraw_app.options import read_availability
@@ -29,10 +28,6 @@ def run(grid: Grid, config: RunConfig) -> None:
     with folder.told_if_failed(lambda: training.summary() if training else {}):
         folder.write_config(config.resolved())
         logger.info("results go to %s", folder.path)
-        clients = ClientGrid(grid, num_classes=data.num_classes)
-        wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
-        federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
-        devices = ", ".join(sorted({site.device for site in federation.sites}))
-        logger.info("%d clients answered (%s)", len(federation), devices)
+        clients, federation = connect(grid, config, data.num_classes)
         training = Training(clients, config, data, folder)
         training.run(federation)

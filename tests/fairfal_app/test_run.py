@@ -31,6 +31,7 @@ from federation.run_folder import RunFolder
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from tests.inprocess import InProcessGrid, run_in_process
+from tests.travel import kinds_that_travelled
 
 SMALL = {
     "data.clients": 3,
@@ -129,29 +130,7 @@ def test_same_seed_same_labels_same_arrays_with_one_or_two_workers(tmp_path: Pat
 
 def test_what_travels_is_what_records_lists(tmp_path: Path) -> None:
     grid = run(tmp_path, evaluate__clients=True)
-    model_keys = set(final(tmp_path))
-    kinds = set()
-    for message, allowed in [(m, records.REQUESTS) for m in grid.sent] + [
-        (m, records.REPLIES) for m in grid.received
-    ]:
-        kind = message.metadata.message_type
-        kinds.add(kind)
-        contents, may = message.content, allowed[kind]
-        for name, arrays in contents.array_records.items():
-            assert may.arrays
-            assert name == records.ARRAYS
-            assert set(arrays) == model_keys
-        for name, config in contents.config_records.items():
-            assert name == records.CONFIG
-            assert set(config) <= may.config
-            assert not any(isinstance(value, list | bytes) for value in config.values())
-        for name, metrics in contents.metric_records.items():
-            assert name == records.METRICS
-            assert set(metrics) <= may.metrics | may.simulation_metrics
-            for key, value in metrics.items():
-                if isinstance(value, list):
-                    assert key in (records.LABEL_COVERAGE, records.CLASS_COUNTS)
-                    assert len(value) == 10
+    kinds = kinds_that_travelled(grid, final(tmp_path), 10)
     assert kinds == set(records.REQUESTS)
 
 
