@@ -1,10 +1,36 @@
 """What a data set is: a card, and a training and a test split held in memory as 8-bit images."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import torch
+
+
+@dataclass(frozen=True)
+class LoadOptions:
+    """How a data set is read; equal options give equal images in every process.
+
+    Attributes
+    ----------
+    root
+        Folder of the data set; ``None`` looks in the standard places.
+    seed
+        Decides a test split that is drawn, where none is published.
+    image_size
+        Side in pixels to which images are brought; 0 keeps the data set's own.
+    rgb
+        Whether grayscale images are given three equal channels.
+    max_unreadable
+        Largest share of the images, in [0, 1], that may be damaged and left out.
+    """
+
+    root: Path | None = None
+    seed: int = 0
+    image_size: int = 0
+    rgb: bool = False
+    max_unreadable: float = 0.01
 
 
 @dataclass(frozen=True)
@@ -42,12 +68,38 @@ class ImageSplit:
 
 
 @dataclass(frozen=True, eq=False)
+class Sites:
+    """Where each image was made: the clients of a natural federation.
+
+    ``train`` and ``test`` hold the position of each image's site in ``names``, int64 (N,) and (M,).
+    """
+
+    names: tuple[str, ...]
+    train: npt.NDArray[np.int64]
+    test: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
 class ImageDataset:
-    """A data set as it was published, before any long tail or partition."""
+    """A data set as it was published, before any long tail or partition.
+
+    Attributes
+    ----------
+    sites
+        Where the images come from, if the data set says so.
+    train_groups
+        Training images of the same number show the same thing, such as one skin lesion, and stay at one
+        client, int64 (N,); ``None`` where all are independent. No such group is in the test split, too.
+    left_out
+        Damaged images that are in no split: for each its file and what is wrong with it.
+    """
 
     card: DataCard
     train: ImageSplit
     test: ImageSplit
+    sites: Sites | None = None
+    train_groups: npt.NDArray[np.int64] | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def num_classes(self) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from datasets.base import DataCard, ImageSplit
+from datasets.base import DataCard, ImageSplit, LoadOptions
 from datasets.errors import DatasetNotFoundError
 from datasets.long_tail import long_tail_ids
 from datasets.partition import partition, partition_test
@@ -35,6 +35,12 @@ class DataSpec:
     """Partition "rare-holders": the labels that few clients hold."""
     rare_holders: int = 0
     """Partition "rare-holders": how many clients hold them."""
+    image_size: int = 0
+    """Side in pixels to which images are brought; 0 keeps the data set's own."""
+    rgb: bool = False
+    """Whether grayscale images are given three equal channels."""
+    max_unreadable: float = 0.01
+    """Largest share of the images, in [0, 1], that may be damaged and left out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +93,9 @@ def federate(spec: DataSpec) -> FederatedData:
         root = Path(spec.root).expanduser().absolute() if spec.root else None
     except RuntimeError as error:
         raise DatasetNotFoundError(f"data.root = {spec.root!r}: {error} Give an absolute path.") from None
-    dataset = load_dataset(spec.name, root, spec.seed)
+    dataset = load_dataset(
+        spec.name, LoadOptions(root, spec.seed, spec.image_size, spec.rgb, spec.max_unreadable)
+    )
     labels, num_classes = dataset.train.labels, dataset.num_classes
     train_ids = long_tail_ids(labels, num_classes, spec.long_tail, spec.imbalance, spec.seed)
     chosen = spec.rare_labels if spec.partition == "rare-holders" else ()

@@ -2,20 +2,19 @@
 
 import difflib
 from collections.abc import Callable
-from pathlib import Path
 
-from datasets.base import ImageDataset
+from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetNotFoundError
 from datasets.sources import digits, fashion_mnist
 
-DATASETS: dict[str, Callable[[Path | None, int], ImageDataset]] = {
+DATASETS: dict[str, Callable[[LoadOptions], ImageDataset]] = {
     digits.CARD.name: digits.load,
     fashion_mnist.CARD.name: fashion_mnist.load,
 }
 
 
-def load_dataset(name: str, root: Path | None, seed: int) -> ImageDataset:
-    """Read a data set from ``root`` (``None``: the standard places); ``seed`` decides a drawn test split.
+def load_dataset(name: str, options: LoadOptions) -> ImageDataset:
+    """Read a data set.
 
     Raises
     ------
@@ -28,4 +27,4 @@ def load_dataset(name: str, root: Path | None, seed: int) -> ImageDataset:
         near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise DatasetNotFoundError(f"No data set is called {name!r}; there are {', '.join(DATASETS)}.{hint}")
-    return DATASETS[name](root, seed)
+    return DATASETS[name](options)

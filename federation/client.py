@@ -36,6 +36,9 @@ def data_spec(config: RunConfig) -> DataSpec:
         seed=config.data_seed,
         rare_labels=data.rare_label_ids,
         rare_holders=data.rare_holders,
+        image_size=data.image_size,
+        rgb=data.rgb,
+        max_unreadable=data.max_unreadable,
     )
 
 

@@ -44,6 +44,9 @@ class DataConfig(Table):
     rare_holders: Count
     long_tail: Literal["exponential", "step", "none"]
     imbalance: Annotated[float, Field(ge=1)]
+    image_size: Annotated[int, Field(ge=0, le=4096)]
+    rgb: bool
+    max_unreadable: Annotated[float, Field(ge=0, le=1)]
     seed: Annotated[int, Field(ge=-1, lt=2**63)]
 
     @model_validator(mode="after")

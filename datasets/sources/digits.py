@@ -1,11 +1,9 @@
 """scikit-learn's handwritten digits: 1,797 small images that come with the library, for quick runs."""
 
-from pathlib import Path
-
 import numpy as np
 import torch
 
-from datasets.base import DataCard, ImageDataset, ImageSplit
+from datasets.base import DataCard, ImageDataset, ImageSplit, LoadOptions
 from datasets.randomness import generator
 
 CARD = DataCard(
@@ -25,10 +23,10 @@ TEST_SHARE = 0.2
 _BRIGHTEST = 16  # the published pixels count dark cells of a 4x4 block
 
 
-def load(root: Path | None, seed: int) -> ImageDataset:
-    """Return the digits at 16x16 pixels with a stratified test split of 20 % that ``seed`` alone decides.
+def load(options: LoadOptions) -> ImageDataset:
+    """Return the digits at 16x16 pixels with a stratified test split of 20 % that the seed alone decides.
 
-    ``root`` is not used: the images come with scikit-learn.
+    The root is not used: the images come with scikit-learn.
     """
     # Imported here because it takes a second that the other data sets need not pay.
     from sklearn.datasets import load_digits
@@ -41,7 +39,7 @@ def load(root: Path | None, seed: int) -> ImageDataset:
     )
     images = resized.round().to(torch.uint8)
     labels = digits.target.astype(np.int64)
-    split_seed = int(generator(seed, "digits test split").integers(2**31))
+    split_seed = int(generator(options.seed, "digits test split").integers(2**31))
     train_ids, test_ids = train_test_split(
         np.arange(len(labels)), test_size=TEST_SHARE, stratify=labels, random_state=split_seed
     )

@@ -14,7 +14,7 @@ import numpy as np
 import platformdirs
 import torch
 
-from datasets.base import DataCard, ImageDataset, ImageSplit
+from datasets.base import DataCard, ImageDataset, ImageSplit, LoadOptions
 from datasets.errors import DatasetFormatError, DatasetNotFoundError
 from datasets.sources.idx import read_idx
 
@@ -55,10 +55,10 @@ _GET_IT = (
 _GET_IT_AGAIN = f"Remove the file and get the data set again. {_GET_IT}"
 
 
-def load(root: Path | None, seed: int) -> ImageDataset:
+def load(options: LoadOptions) -> ImageDataset:
     """Return Fashion-MNIST; ``None`` as root searches the standard places, then tries a download.
 
-    The published test split is used, so ``seed`` changes nothing.
+    The published test split is used, so the seed changes nothing.
 
     Raises
     ------
@@ -67,6 +67,7 @@ def load(root: Path | None, seed: int) -> ImageDataset:
     DatasetFormatError
         If a file is damaged.
     """
+    root = options.root
     looked: list[str] = []
     files = _find([root] if root is not None else standard_places(), looked)
     if files is None and root is None:

@@ -15,6 +15,7 @@ import pytest
 import torch
 import torchvision
 
+from datasets.base import LoadOptions
 from datasets.errors import DatasetFormatError, DatasetNotFoundError
 from datasets.sources import fashion_mnist
 
@@ -47,7 +48,7 @@ def test_layouts(
     compressed: bool,
 ) -> None:
     write_fashion_mnist(tmp_path / layout, compressed)
-    dataset = fashion_mnist.load(tmp_path, 0)
+    dataset = fashion_mnist.load(LoadOptions(tmp_path))
     assert dataset.card is fashion_mnist.CARD
     assert dataset.num_classes == 10
     for split, prefix in ((dataset.train, "train"), (dataset.test, "t10k")):
@@ -60,7 +61,7 @@ def test_layouts(
 def test_torchvision_reads_the_same_images(tmp_path: Path, write_fashion_mnist: Writer) -> None:
     write_fashion_mnist(tmp_path / "FashionMNIST" / "raw")
     theirs = torchvision.datasets.FashionMNIST(tmp_path, train=True)
-    ours = fashion_mnist.load(tmp_path, 0).train
+    ours = fashion_mnist.load(LoadOptions(tmp_path)).train
     assert torch.equal(ours.images[:, 0], theirs.data)
     assert ours.labels.tolist() == theirs.targets.tolist()
 
@@ -79,13 +80,13 @@ def test_class_names_are_torchvisions() -> None:
 )
 def test_standard_places(home: Path, write_fashion_mnist: Writer, place: str) -> None:
     write_fashion_mnist(home / place, compressed=place == "debian")
-    assert len(fashion_mnist.load(None, 0).train) == 60
+    assert len(fashion_mnist.load(LoadOptions(seed=0)).train) == 60
 
 
 def test_nothing_found_is_one_error_that_lists_every_place(home: Path, write_fashion_mnist: Writer) -> None:
     (write_fashion_mnist(home / "debian") / "t10k-labels-idx1-ubyte").unlink()
     with pytest.raises(DatasetNotFoundError) as failure:
-        fashion_mnist.load(None, 0)
+        fashion_mnist.load(LoadOptions(seed=0))
     lines = str(failure.value).splitlines()
     assert str(home / "XDG_DATA_HOME/rarefl/datasets") in lines[1]
     assert str(home / "XDG_CACHE_HOME/rarefl/datasets") in lines[2]
@@ -98,7 +99,7 @@ def test_nothing_found_is_one_error_that_lists_every_place(home: Path, write_fas
 def test_a_given_root_is_the_only_place(home: Path, tmp_path: Path, write_fashion_mnist: Writer) -> None:
     write_fashion_mnist(home / "debian")
     with pytest.raises(DatasetNotFoundError, match=rf"(?s)elsewhere: no such folder.*{GET_IT}") as failure:
-        fashion_mnist.load(tmp_path / "elsewhere", 0)
+        fashion_mnist.load(LoadOptions(tmp_path / "elsewhere"))
     assert "download to" not in str(failure.value)
 
 
@@ -129,11 +130,11 @@ def test_download(
     mirror = write_fashion_mnist(tmp_path / "mirror", compressed=True)
     with serving(mirror) as url:
         offer(monkeypatch, url, mirror)
-        assert len(fashion_mnist.load(None, 0).train) == 60
+        assert len(fashion_mnist.load(LoadOptions(seed=0)).train) == 60
     assert socket.getdefaulttimeout() is None
     assert [path.name for path in fashion_mnist.download_place().iterdir()] == ["FashionMNIST"]
     # The server is gone: a second load finds the files.
-    assert len(fashion_mnist.load(None, 0).test) == 20
+    assert len(fashion_mnist.load(LoadOptions(seed=0)).test) == 20
 
 
 def test_download_that_breaks_leaves_nothing_behind(
@@ -144,7 +145,7 @@ def test_download_that_breaks_leaves_nothing_behind(
         offer(monkeypatch, url, mirror)
         (mirror / "train-labels-idx1-ubyte.gz").write_bytes(b"changed after its checksum was taken")
         with pytest.raises(DatasetNotFoundError, match=r"download to .*corrupted"):
-            fashion_mnist.load(None, 0)
+            fashion_mnist.load(LoadOptions(seed=0))
     assert list(fashion_mnist.download_place().rglob("*")) == []
 
 
@@ -154,12 +155,12 @@ def test_a_server_that_never_answers_is_given_up(home: Path, monkeypatch: pytest
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", [url])
         with pytest.raises(DatasetNotFoundError, match=r"download to .*(timed out|no answer within 0\.2 s)"):
-            fashion_mnist.load(None, 0)
+            fashion_mnist.load(LoadOptions(seed=0))
 
 
 def expect_format_error(root: Path, file: str, found: str, expected: str) -> None:
     with pytest.raises(DatasetFormatError) as failure:
-        fashion_mnist.load(root, 0)
+        fashion_mnist.load(LoadOptions(root))
     message = str(failure.value)
     assert message.startswith(f"{root / file}: found {found}")
     assert f"expected {expected}" in message

@@ -14,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from datasets.base import LoadOptions
 from datasets.errors import DatasetNotFoundError, PartitionError
 from datasets.federated import DataSpec, FederatedData, federate, rare_labels
 from datasets.registry import load_dataset
@@ -46,7 +47,7 @@ def test_pools_hold_the_long_tail_and_nothing_else() -> None:
 @pytest.mark.parametrize("long_tail", ["exponential", "step", "none"])
 def test_same_id_is_the_same_image_for_training_and_query(name: str, long_tail: str) -> None:
     data = federate(replace(SPEC, partition=name, long_tail=long_tail))
-    published = load_dataset("digits", None, SPEC.seed)
+    published = load_dataset("digits", LoadOptions(seed=SPEC.seed))
     for client, pool in enumerate(data.pools):
         assert torch.equal(data.train.images[pool], published.train.images[pool])
         assert np.array_equal(data.train.labels[pool], published.train.labels[pool])

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from datasets.base import LoadOptions
 from datasets.errors import DataError, DatasetNotFoundError
 from datasets.registry import DATASETS, load_dataset
 
@@ -13,9 +14,9 @@ def test_names() -> None:
 
 
 def test_load_by_name() -> None:
-    assert load_dataset("digits", None, 1).card.name == "digits"
+    assert load_dataset("digits", LoadOptions(seed=1)).card.name == "digits"
     with pytest.raises(DatasetNotFoundError, match="nowhere"):
-        load_dataset("fashion-mnist", Path("/nowhere"), 1)
+        load_dataset("fashion-mnist", LoadOptions(Path("/nowhere")))
 
 
 @pytest.mark.parametrize(
@@ -24,9 +25,9 @@ def test_load_by_name() -> None:
 )
 def test_unknown_name_hints_at_the_nearest(name: str, near: str) -> None:
     with pytest.raises(DataError, match=f"{name!r}; there are digits, fashion-mnist. Did you mean '{near}'"):
-        load_dataset(name, None, 1)
+        load_dataset(name, LoadOptions())
 
 
 def test_unlike_name_gets_no_hint() -> None:
     with pytest.raises(DataError, match=r"'xyz'; there are digits, fashion-mnist\.$"):
-        load_dataset("xyz", None, 1)
+        load_dataset("xyz", LoadOptions())
