@@ -347,7 +347,7 @@ def fed_avg(**kw: Any) -> FedAvg:
 
 
 def run_fed_avg(grid: ClientGrid, rounds: int = 3) -> dict[str, bytes]:
-    result = fed_avg().start(grid, arrays(), num_rounds=rounds, timeout=30)
+    result = fed_avg().start(grid, arrays(), num_rounds=rounds, timeout=300)
     return {key: array.numpy().tobytes() for key, array in result.arrays.items()}
 
 
