@@ -118,11 +118,11 @@ def test_fedstaleweight_weighs_by_mean_staleness():
 
 def test_fedraw_weighs_rare_clients_more():
     coverage = {"a": [1, 0], "b": [1, 0], "c": [1, 1], "d": [1, 0]}
-    mean = FedRAW(rarity_weight=4.0, staleness=Constant(), label_coverage=coverage)
+    mean = FedRAW(rarity_weight=4.0, rarity="mean", staleness=Constant(), label_coverage=coverage)
     np.testing.assert_allclose(mean.coefficients([entry("a"), entry("c")], [0, 0]), [1 / 4, 3 / 4])
     largest = FedRAW(rarity_weight=4.0, rarity="max", staleness=Constant(), label_coverage=coverage)
     np.testing.assert_allclose(largest.coefficients([entry("a"), entry("c")], [0, 0]), [1 / 6, 5 / 6])
-    by_examples = FedRAW(rarity_weight=4.0, weigh_by="examples", label_coverage=coverage)
+    by_examples = FedRAW(rarity_weight=4.0, rarity="mean", weigh_by="examples", label_coverage=coverage)
     np.testing.assert_allclose(by_examples.weights([entry("a", 3), entry("c", 1)], [0, 0]), [1 / 2, 1 / 2])
 
 
