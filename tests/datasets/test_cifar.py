@@ -62,7 +62,7 @@ def test_images_and_labels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name
         assert split.images.is_contiguous()
         assert np.array_equal(split.images.numpy(), pixels)
         assert split.labels.dtype == np.int64
-        assert split.labels.tolist() == sum((each[LABELS_KEY[name]] for each in batches), [])
+        assert split.labels.tolist() == [x for each in batches for x in each[LABELS_KEY[name]]]
 
 
 def test_class_names() -> None:
