@@ -1,6 +1,6 @@
 """What a data set is: a card, and a training and a test split held in memory as 8-bit images."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,8 @@ class LoadOptions:
 class DataCard:
     """What one should know about a data set before using it.
 
-    ``mean`` and ``std`` hold one value per channel, of pixel values in [0, 1].
+    ``mean`` and ``std`` hold one value per channel, of pixel values in [0, 1]. ``long_tail`` holds the mean
+    and the deviation published for a long tail of the data set, where those are others.
     """
 
     name: str
@@ -47,6 +48,14 @@ class DataCard:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    long_tail: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+
+    def for_profile(self, profile: str) -> "DataCard":
+        """Return the card with the mean and deviation for a long tail of that profile; "none" has none."""
+        if profile == "none" or self.long_tail is None:
+            return self
+        mean, std = self.long_tail
+        return replace(self, mean=mean, std=std, long_tail=None)
 
 
 @dataclass(frozen=True, eq=False)

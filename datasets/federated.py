@@ -111,7 +111,7 @@ def federate(spec: DataSpec) -> FederatedData:
         spec.rare_holders,
     )
     return FederatedData(
-        card=dataset.card,
+        card=dataset.card.for_profile(spec.long_tail),
         train=dataset.train,
         test=dataset.test,
         train_ids=train_ids,

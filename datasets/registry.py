@@ -5,16 +5,24 @@ from collections.abc import Callable
 
 from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetNotFoundError
-from datasets.sources import digits, fashion_mnist
+from datasets.sources import cifar, digits, elpv, emnist, fashion_mnist, med_mnist
+from datasets.unify import unify
 
 DATASETS: dict[str, Callable[[LoadOptions], ImageDataset]] = {
     digits.CARD.name: digits.load,
     fashion_mnist.CARD.name: fashion_mnist.load,
+    cifar.CIFAR10.name: cifar.load_cifar10,
+    cifar.CIFAR100.name: cifar.load_cifar100,
+    emnist.BALANCED.name: emnist.load_balanced,
+    emnist.LETTERS.name: emnist.load_letters,
+    med_mnist.OCTMNIST.name: med_mnist.load_octmnist,
+    med_mnist.DERMAMNIST.name: med_mnist.load_dermamnist,
+    elpv.CARD.name: elpv.load,
 }
 
 
 def load_dataset(name: str, options: LoadOptions) -> ImageDataset:
-    """Read a data set.
+    """Read a data set, with images of the size and the channels that the options ask for.
 
     Raises
     ------
@@ -27,4 +35,4 @@ def load_dataset(name: str, options: LoadOptions) -> ImageDataset:
         near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise DatasetNotFoundError(f"No data set is called {name!r}; there are {', '.join(DATASETS)}.{hint}")
-    return DATASETS[name](options)
+    return unify(DATASETS[name](options), options)

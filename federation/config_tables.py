@@ -10,7 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from datasets.budget import label_rounds
 
-DatasetName = Literal["digits", "fashion-mnist"]
+DatasetName = Literal[
+    "digits",
+    "fashion-mnist",
+    "cifar10",
+    "cifar100",
+    "emnist-balanced",
+    "emnist-letters",
+    "octmnist",
+    "dermamnist",
+    "elpv",
+]
 SynchronousName = Literal["fedavg", "fedprox", "fedadam", "fedyogi"]
 AsynchronousName = Literal["fedasync", "fedbuff", "fedraw", "ca2fl", "ace", "aced", "fedstaleweight"]
 StrategyName = Literal[SynchronousName, AsynchronousName]

@@ -3,12 +3,18 @@
 import gzip
 import math
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
+from datasets.base import ImageSplit
 from datasets.errors import DatasetFormatError
+from datasets.labels import unify_labels
+
+IMAGE_SIZE = 28
 
 _UNSIGNED_BYTE = 0x08  # the idx code of the element type; the low byte of the magic number counts the axes
 
@@ -42,3 +48,43 @@ def read_idx(path: Path, axes: int, way_out: str) -> npt.NDArray[np.uint8]:
         sizes = " x ".join(map(str, shape))
         raise refuse(f"{len(content) - header_size} bytes of data", f"{size} ({sizes}, as its header says)")
     return np.frombuffer(content, dtype=np.uint8, offset=header_size).reshape(shape).copy()
+
+
+def read_split(
+    images_path: Path,
+    labels_path: Path,
+    class_names: Sequence[str],
+    way_out: str,
+    codes: Sequence[int] | None = None,
+    transposed: bool = False,
+) -> ImageSplit:
+    """Return the split that a file of 28x28 images and a file of labels make up.
+
+    Parameters
+    ----------
+    class_names, codes
+        Names of the classes, and their numbers in the file, 0..C-1 unless given.
+    transposed
+        Whether the file holds rows and columns of each image exchanged.
+
+    Raises
+    ------
+    DatasetFormatError
+        If a file is damaged or does not fit the other. The message ends with ``way_out``.
+    """
+    images = read_idx(images_path, axes=3, way_out=way_out)
+    labels = read_idx(labels_path, axes=1, way_out=way_out)
+    if images.shape[1:] != (IMAGE_SIZE, IMAGE_SIZE):
+        raise DatasetFormatError(
+            f"{images_path}: found images of {images.shape[1]}x{images.shape[2]} pixels, "
+            f"expected {IMAGE_SIZE}x{IMAGE_SIZE}. {way_out}"
+        )
+    if len(images) != len(labels) or len(labels) == 0:
+        raise DatasetFormatError(
+            f"{labels_path}: found {len(labels)} labels, expected one for each of the {len(images)} images "
+            f"in {images_path.name}, and at least one. {way_out}"
+        )
+    values = unify_labels(labels, str(labels_path), class_names, codes, way_out).values
+    if transposed:
+        images = np.ascontiguousarray(images.transpose(0, 2, 1))
+    return ImageSplit(torch.from_numpy(images).unsqueeze(1), values)

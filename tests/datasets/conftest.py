@@ -1,14 +1,21 @@
 """Tiny data sets in the exact layout of the published ones."""
 
+import contextlib
 import gzip
+import http.server
 import json
+import socket
 import struct
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from datasets.sources import fashion_mnist
 
 NAMES = (
     "train-images-idx3-ubyte",
@@ -51,6 +58,47 @@ def write_fashion_mnist(tiny_arrays: dict[str, np.ndarray]) -> Callable[..., Pat
         return folder
 
     return write
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        """Keep the test's output clean."""
+
+
+@pytest.fixture
+def serving() -> Callable[[Path], contextlib.AbstractContextManager[str]]:
+    """Return a function that serves the files of a folder at a URL while its context lasts."""
+
+    @contextlib.contextmanager
+    def serve(folder: Path) -> Iterator[str]:
+        handler = partial(Quiet, directory=str(folder))
+        with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            yield f"http://127.0.0.1:{server.server_port}/"
+            server.shutdown()
+
+    return serve
+
+
+@pytest.fixture
+def refusing() -> str:
+    """Return a URL at which nobody answers."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{unused.getsockname()[1]}/"
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the standard places under a temporary folder, and reach local servers without a proxy."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    monkeypatch.setenv("HOME", str(folder))
+    for variable in ("XDG_DATA_HOME", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(folder / variable))
+    monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", folder / "debian")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,10 @@
 """Fashion-MNIST: where its files are found, and what is wrong with them."""
 
-import contextlib
 import gzip
 import hashlib
-import http.server
 import socket
-import threading
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -17,25 +14,16 @@ import torchvision
 
 from datasets.base import LoadOptions
 from datasets.errors import DatasetFormatError, DatasetNotFoundError
-from datasets.sources import fashion_mnist
+from datasets.sources import downloads, fashion_mnist
 
 Writer = Callable[..., Path]
+Server = Callable[[Path], AbstractContextManager[str]]
 GET_IT = r"dataset-fashion-mnist.*torchvision\.datasets\.FashionMNIST"
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put the standard places under a temporary folder, and cut off the network."""
-    folder = tmp_path / "home"
-    for variable in ("XDG_DATA_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(variable, str(folder / variable))
-    monkeypatch.setattr(fashion_mnist, "DEBIAN_FOLDER", folder / "debian")
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", [f"http://127.0.0.1:{port}/"])
-    return folder
+@pytest.fixture(autouse=True)
+def _no_network(refusing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", [refusing])
 
 
 @pytest.mark.parametrize("compressed", [False, True])
@@ -103,19 +91,6 @@ def test_a_given_root_is_the_only_place(home: Path, tmp_path: Path, write_fashio
     assert "download to" not in str(failure.value)
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *arguments: object) -> None:
-        """Keep the test's output clean."""
-
-
-@contextlib.contextmanager
-def serving(folder: Path) -> Iterator[str]:
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-
-
 def offer(monkeypatch: pytest.MonkeyPatch, url: str, folder: Path) -> None:
     resources = [
         (path.name, hashlib.md5(path.read_bytes()).hexdigest()) for path in sorted(folder.glob("*.gz"))
@@ -125,20 +100,28 @@ def offer(monkeypatch: pytest.MonkeyPatch, url: str, folder: Path) -> None:
 
 
 def test_download(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_fashion_mnist: Writer
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write_fashion_mnist: Writer,
+    serving: Server,
 ) -> None:
     mirror = write_fashion_mnist(tmp_path / "mirror", compressed=True)
     with serving(mirror) as url:
         offer(monkeypatch, url, mirror)
         assert len(fashion_mnist.load(LoadOptions(seed=0)).train) == 60
     assert socket.getdefaulttimeout() is None
-    assert [path.name for path in fashion_mnist.download_place().iterdir()] == ["FashionMNIST"]
+    assert [path.name for path in downloads.download_place().iterdir()] == ["FashionMNIST"]
     # The server is gone: a second load finds the files.
     assert len(fashion_mnist.load(LoadOptions(seed=0)).test) == 20
 
 
 def test_download_that_breaks_leaves_nothing_behind(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write_fashion_mnist: Writer
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    write_fashion_mnist: Writer,
+    serving: Server,
 ) -> None:
     mirror = write_fashion_mnist(tmp_path / "mirror", compressed=True)
     with serving(mirror) as url:
@@ -146,11 +129,11 @@ def test_download_that_breaks_leaves_nothing_behind(
         (mirror / "train-labels-idx1-ubyte.gz").write_bytes(b"changed after its checksum was taken")
         with pytest.raises(DatasetNotFoundError, match=r"download to .*corrupted"):
             fashion_mnist.load(LoadOptions(seed=0))
-    assert list(fashion_mnist.download_place().rglob("*")) == []
+    assert list(downloads.download_place().rglob("*")) == []
 
 
 def test_a_server_that_never_answers_is_given_up(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fashion_mnist, "NETWORK_PATIENCE", 0.2)
+    monkeypatch.setattr(downloads, "NETWORK_PATIENCE", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
         monkeypatch.setattr(torchvision.datasets.FashionMNIST, "mirrors", [url])
