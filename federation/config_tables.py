@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from datasets.budget import label_rounds
 
-DatasetName = Literal["digits", "fashion-mnist"]
+DatasetName = Literal["digits", "fashion-mnist", "ham10000", "isic2019", "image-folder"]
 SynchronousName = Literal["fedavg", "fedprox", "fedadam", "fedyogi"]
 AsynchronousName = Literal["fedasync", "fedbuff", "fedraw", "ca2fl", "ace", "aced", "fedstaleweight"]
 StrategyName = Literal[SynchronousName, AsynchronousName]
