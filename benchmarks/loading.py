@@ -7,7 +7,7 @@ Three questions, each answered by fresh processes:
   reading the decoded images again against decoding them;
 * the memory that the reading process has resident, over that of the decoded originals.
 
-The files are made in a temporary folder, as is the cache. Times on one and on two cores are taken in turns, so
+The files and the cache lie in a temporary folder. Times on one and on two cores are taken in turns, so
 that other load on the machine meets both.
 """
 
@@ -42,7 +42,8 @@ begin = time.perf_counter()
 dataset = load_dataset(name, LoadOptions(Path(root) if root else None))
 ready = time.perf_counter() - begin
 total = sum(int(split.images.sum(dtype=torch.int64)) for split in (dataset.train, dataset.test))
-print(json.dumps({"seconds": ready, "resident": psutil.Process().memory_info().rss - resident, "total": total}))
+resident = psutil.Process().memory_info().rss - resident
+print(json.dumps({"seconds": ready, "resident": resident, "total": total}))
 """
 
 

@@ -2,9 +2,12 @@
 
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from datasets import decoding_pool
@@ -12,6 +15,8 @@ from datasets.decoding import decode_files
 from datasets.decoding_pool import decode_all
 from datasets.errors import DataError
 from tests.datasets.images import damaged_files, save, save_noise
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -69,3 +74,35 @@ def record(monkeypatch: pytest.MonkeyPatch) -> list[decoding_pool._Worker]:
 
     monkeypatch.setattr(decoding_pool, "_Worker", Recorded)
     return workers
+
+
+ASK = """
+import sys
+from pathlib import Path
+from datasets import decoding_pool as pool
+pool._cores, pool._WORTH_A_PROCESS = (lambda: 2), 1
+start = pool._Worker.__init__
+def told(self):
+    start(self)
+    print(self._process.pid, flush=True)
+pool._Worker.__init__ = told
+results = pool.decode_all([Path(sys.argv[1])] * 100_000, 16)
+print(len(next(results)), flush=True)
+for result in results:
+    pass
+"""
+
+
+def test_processes_end_when_the_one_that_asks_is_killed(tmp_path: Path) -> None:
+    path = save_noise(tmp_path / "a.png", 1)
+    asking = subprocess.Popen(
+        [sys.executable, "-c", ASK, str(path)], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+    assert asking.stdout is not None
+    first, second, channels = (int(asking.stdout.readline()) for _ in range(3))
+    assert channels == 3
+    workers = [psutil.Process(first), psutil.Process(second)]
+    asking.kill()
+    asking.communicate()
+    _, alive = psutil.wait_procs(workers, timeout=60)
+    assert alive == []
