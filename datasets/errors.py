@@ -15,3 +15,7 @@ class DatasetFormatError(DataError):
 
 class PartitionError(DataError):
     """The training data cannot be thinned out, dealt to the clients or labelled as the settings ask."""
+
+
+class ImageCacheError(DataError):
+    """Decoded images cannot be kept in the user's cache folder."""

@@ -5,7 +5,17 @@ from collections.abc import Callable
 
 from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetNotFoundError
-from datasets.sources import cifar, digits, elpv, emnist, fashion_mnist, med_mnist
+from datasets.sources import (
+    cifar,
+    digits,
+    elpv,
+    emnist,
+    fashion_mnist,
+    ham10000,
+    image_folder,
+    isic2019,
+    med_mnist,
+)
 from datasets.unify import unify
 
 DATASETS: dict[str, Callable[[LoadOptions], ImageDataset]] = {
@@ -18,6 +28,9 @@ DATASETS: dict[str, Callable[[LoadOptions], ImageDataset]] = {
     med_mnist.OCTMNIST.name: med_mnist.load_octmnist,
     med_mnist.DERMAMNIST.name: med_mnist.load_dermamnist,
     elpv.CARD.name: elpv.load,
+    ham10000.NAME: ham10000.load,
+    isic2019.NAME: isic2019.load,
+    image_folder.NAME: image_folder.load,
 }
 
 
@@ -30,6 +43,8 @@ def load_dataset(name: str, options: LoadOptions) -> ImageDataset:
         If there is no data set of that name, or its files are not found.
     DatasetFormatError
         If its files are damaged.
+    ImageCacheError
+        If its decoded images cannot be kept.
     """
     if name not in DATASETS:
         near = difflib.get_close_matches(name.lower(), DATASETS, n=1)

@@ -20,6 +20,9 @@ DatasetName = Literal[
     "octmnist",
     "dermamnist",
     "elpv",
+    "ham10000",
+    "isic2019",
+    "image-folder",
 ]
 SynchronousName = Literal["fedavg", "fedprox", "fedadam", "fedyogi"]
 AsynchronousName = Literal["fedasync", "fedbuff", "fedraw", "ca2fl", "ace", "aced", "fedstaleweight"]

@@ -106,3 +106,11 @@ def cases() -> dict[str, Any]:
     """Return the cases worked out by hand."""
     path = Path(__file__).parent.parent / "fairfal_app" / "cases.json"
     return json.loads(path.read_text())
+
+
+@pytest.fixture
+def cache_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put the user's cache and data folders under a temporary one."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache-home"))
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data-home"))
+    return tmp_path / "cache-home"
