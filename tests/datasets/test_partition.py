@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from datasets.errors import PartitionError
 from datasets.long_tail import long_tail_counts
-from datasets.partition import dirichlet_shares, equal_size_matrix, partition, partition_test
+from datasets.partition import partition, partition_test
+from datasets.shares import dirichlet_shares, equal_size_matrix
 
 
 def literal_matrix(counts: list[int], shares: list[list[float]]) -> list[list[int]]:
