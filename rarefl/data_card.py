@@ -130,7 +130,7 @@ def run_table(config: RunConfig, data: FederatedData) -> Table:
         "shards": f", {keys.shards_per_client} for each client",
     }
     table.add_row("partition", f"{keys.partition}{own.get(keys.partition, '')}: {clients} clients")
-    names = [f"{label} {data.card.class_names[label]}" for label in data.rare_labels]
+    names = [data.card.class_names[label] for label in data.rare_labels]
     table.add_row("rare labels", ", ".join(names) or "none: all labels are equally frequent")
     table.add_row("seed", str(config.data_seed))
     if config.app == "fairfal":
@@ -138,9 +138,7 @@ def run_table(config: RunConfig, data: FederatedData) -> Table:
         budget = budget_per_client(query.label_ratio, len(data.train_ids), clients)
         wanted = budget * query.label_rounds
         short = sum(len(pool) < wanted for pool in data.pools)
-        table.add_row(
-            "budget", f"{budget:,} labels for each client in each of {query.label_rounds} label rounds"
-        )
+        table.add_row("budget", f"{budget:,} labels per client in each of {query.label_rounds} label rounds")
         if short:
             table.add_row("", f"{short} clients have fewer than {wanted:,} images and are labelled whole")
     return table

@@ -25,6 +25,7 @@ _LARGEST = 24.0  # inches of the map where cells are too many for counts
 _BARS = 0.8  # inches
 _ROWS = 25  # classes below each other in the picture of samples
 _SAMPLE = 0.5  # inches
+_TITLE = 0.45  # inches
 
 
 def draw_partition(data: FederatedData) -> Figure:
@@ -55,7 +56,7 @@ def draw_partition(data: FederatedData) -> Figure:
 
 def _draw_map(axes: Axes, counts: npt.NDArray[np.int64], counted: bool) -> None:
     norm, colours = LogNorm(1, max(2, int(counts.max()))), mpl.colormaps["cividis"]
-    axes.pcolormesh(
+    mesh = axes.pcolormesh(
         np.ma.masked_equal(counts, 0),
         norm=norm,
         cmap=colours,
@@ -66,6 +67,7 @@ def _draw_map(axes: Axes, counts: npt.NDArray[np.int64], counted: bool) -> None:
     for side in axes.spines.values():
         side.set_color("0.7")
     if not counted:
+        axes.get_figure().colorbar(mesh, ax=axes, location="bottom", shrink=0.3, label="images (white: none)")
         return
     for client, label in np.argwhere(counts > 0):
         count = counts[client, label]
@@ -122,13 +124,13 @@ def draw_samples(dataset: ImageDataset) -> Figure:
     rows = math.ceil(classes / columns)
     longest = max(map(len, dataset.card.class_names))
     names = 0.09 * min(longest, 30) + 0.3
-    figure = Figure(figsize=(columns * (names + SAMPLES * _SAMPLE), rows * _SAMPLE + 0.6))
+    figure = Figure(figsize=(columns * (names + SAMPLES * _SAMPLE), rows * _SAMPLE + _TITLE))
     figure.suptitle(f"{dataset.card.title}: training images", y=1 - 0.15 / figure.get_figheight(), va="top")
     width, height = figure.get_size_inches()
     for label, name in enumerate(dataset.card.class_names):
         column, row = divmod(label, rows)
         left = column * (names + SAMPLES * _SAMPLE) + names
-        bottom = height - 0.6 - (row + 1) * _SAMPLE + 0.02
+        bottom = height - _TITLE - (row + 1) * _SAMPLE + 0.02
         size = (SAMPLES * _SAMPLE - 0.1, _SAMPLE - 0.04)
         axes = figure.add_axes((left / width, bottom / height, size[0] / width, size[1] / height))
         axes.axis("off")
