@@ -93,7 +93,7 @@ def card_table(dataset: ImageDataset) -> Table:
         more = len(dataset.left_out) - _MOST_LEFT_OUT
         table.add_row(
             "left out",
-            f"{len(dataset.left_out):,} damaged images\n{shown}{f' and {more} more' if more > 0 else ''}",
+            f"damaged images: {len(dataset.left_out):,}\n{shown}{f' and {more} more' if more > 0 else ''}",
         )
     return table
 
@@ -140,7 +140,7 @@ def run_table(config: RunConfig, data: FederatedData) -> Table:
         short = sum(len(pool) < wanted for pool in data.pools)
         table.add_row("budget", f"{budget:,} labels per client in each of {query.label_rounds} label rounds")
         if short:
-            table.add_row("", f"{short} clients have fewer than {wanted:,} images and are labelled whole")
+            table.add_row("", f"clients with fewer than {wanted:,} images, which are labelled whole: {short}")
     return table
 
 

@@ -47,14 +47,14 @@ def draw_partition(data: FederatedData) -> Figure:
     axes = figure.add_subplot(grid[1, 0])
     by_class = figure.add_subplot(grid[0, 0], sharex=axes)
     by_client = figure.add_subplot(grid[1, 1], sharey=axes)
-    _draw_map(axes, counts, counted)
+    _draw_map(figure, axes, counts, counted)
     _name_axes(axes, data)
     _draw_totals(by_class, by_client, counts, counted)
     figure.suptitle(f"{data.card.title}: {len(data.train_ids):,} training images at {clients} clients")
     return figure
 
 
-def _draw_map(axes: Axes, counts: npt.NDArray[np.int64], counted: bool) -> None:
+def _draw_map(figure: Figure, axes: Axes, counts: npt.NDArray[np.int64], counted: bool) -> None:
     norm, colours = LogNorm(1, max(2, int(counts.max()))), mpl.colormaps["cividis"]
     mesh = axes.pcolormesh(
         np.ma.masked_equal(counts, 0),
@@ -67,7 +67,7 @@ def _draw_map(axes: Axes, counts: npt.NDArray[np.int64], counted: bool) -> None:
     for side in axes.spines.values():
         side.set_color("0.7")
     if not counted:
-        axes.get_figure().colorbar(mesh, ax=axes, location="bottom", shrink=0.3, label="images (white: none)")
+        figure.colorbar(mesh, ax=axes, location="bottom", shrink=0.3, label="images (white: none)")
         return
     for client, label in np.argwhere(counts > 0):
         count = counts[client, label]

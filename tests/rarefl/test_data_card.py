@@ -68,12 +68,21 @@ def test_sites_groups_and_damaged_images_are_told(
     look: Callable[..., object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(data_card, "read_dataset", lambda spec: skin())
-    Path("natural.toml").write_text('[data]\npartition = "natural"\nclients = 2\nlong-tail = "none"\n')
+    Path("natural.toml").write_text(
+        '[data]\npartition = "natural"\nclients = 2\nlong-tail = "none"\n'
+        "[query]\nlabel-ratio = 0.2\nlast-label-ratio = 1.0\n"
+    )
     result = look("digits", "--run-config", "natural.toml")
     assert result.exit_code == 0, result.output
-    for part in ("graz", "1 damaged images", "torn.png: truncated", "90 in the training split", "natural: 2"):
+    for part in (
+        "graz",
+        "damaged images: 1",
+        "torn.png: truncated",
+        "90 in the training split",
+        "natural: 2",
+    ):
         assert part in result.output
-    assert "1 clients have fewer than 90 images and are labelled whole" in result.output
+    assert "clients with fewer than 90 images, which are labelled whole: 1" in result.output
 
 
 def test_what_cannot_be_dealt_comes_after_the_card_in_one_line(look: Callable[..., object]) -> None:
