@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from datasets.base import DataCard, ImageSplit, LoadOptions
+from datasets.base import DataCard, ImageDataset, ImageSplit, LoadOptions
 from datasets.errors import DatasetNotFoundError
 from datasets.long_tail import long_tail_ids
+from datasets.natural import partition_by_site, partition_test_by_site
 from datasets.partition import partition, partition_test
 from datasets.registry import load_dataset
 
@@ -41,6 +42,8 @@ class DataSpec:
     """Whether grayscale images are given three equal channels."""
     max_unreadable: float = 0.01
     """Largest share of the images, in [0, 1], that may be damaged and left out."""
+    shards_per_client: int = 2
+    """Partition "shards": pieces of the images sorted by label that each client holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +59,9 @@ class FederatedData:
     pools
         Per client the ids of its training images, (N_k,), in pool order.
     test_pools
-        Per client the ids of its test images.
+        Per client the ids of its test images; where clients are sites of the data set, one may have none.
+    client_names
+        Each client's name: its site's with the partition "natural", otherwise ``site-00``, ``site-01``, ...
     rare_labels
         The labels that few clients hold, where the partition says so; otherwise those with the least training
         images, see :func:`rare_labels`.
@@ -68,6 +73,7 @@ class FederatedData:
     train_ids: npt.NDArray[np.int64]
     pools: tuple[npt.NDArray[np.int64], ...]
     test_pools: tuple[npt.NDArray[np.int64], ...]
+    client_names: tuple[str, ...]
     rare_labels: tuple[int, ...]
 
     @property
@@ -89,36 +95,65 @@ def federate(spec: DataSpec) -> FederatedData:
     DataError
         If the data set is not found or damaged, or cannot be dealt as asked.
     """
+    return deal(read_dataset(spec), spec)
+
+
+def read_dataset(spec: DataSpec) -> ImageDataset:
+    """Read the data set of a spec; raises DataError if it is not found or damaged."""
     try:
         root = Path(spec.root).expanduser().absolute() if spec.root else None
     except RuntimeError as error:
         raise DatasetNotFoundError(f"data.root = {spec.root!r}: {error} Give an absolute path.") from None
-    dataset = load_dataset(
+    return load_dataset(
         spec.name, LoadOptions(root, spec.seed, spec.image_size, spec.rgb, spec.max_unreadable)
     )
+
+
+def deal(dataset: ImageDataset, spec: DataSpec) -> FederatedData:
+    """Keep a long tail of a data set that was read and deal it to the clients.
+
+    Raises
+    ------
+    PartitionError
+        If it cannot be thinned out or dealt as asked.
+    """
     labels, num_classes = dataset.train.labels, dataset.num_classes
     train_ids = long_tail_ids(labels, num_classes, spec.long_tail, spec.imbalance, spec.seed)
     chosen = spec.rare_labels if spec.partition == "rare-holders" else ()
-    dealt = partition(
-        labels,
-        train_ids,
-        num_classes,
-        spec.clients,
-        spec.partition,
-        spec.alpha,
-        spec.seed,
-        chosen,
-        spec.rare_holders,
-    )
+    if spec.partition == "natural":
+        dealt = partition_by_site(dataset, train_ids, spec.clients, spec.seed)
+        test_pools = partition_test_by_site(dataset, spec.clients, spec.seed)
+    else:
+        dealt = partition(
+            labels,
+            train_ids,
+            num_classes,
+            spec.clients,
+            spec.partition,
+            spec.alpha,
+            spec.seed,
+            chosen,
+            spec.rare_holders,
+            shards_per_client=spec.shards_per_client,
+            group_numbers=dataset.train_groups,
+        )
+        test_pools = partition_test(dataset.test.labels, dealt.shares, spec.seed, chosen)
     return FederatedData(
         card=dataset.card.for_profile(spec.long_tail),
         train=dataset.train,
         test=dataset.test,
         train_ids=train_ids,
         pools=dealt.pools,
-        test_pools=partition_test(dataset.test.labels, dealt.shares, spec.seed, chosen),
+        test_pools=test_pools,
+        client_names=_client_names(dataset, spec),
         rare_labels=tuple(sorted(chosen)) or rare_labels(dealt.matrix.sum(axis=0)),
     )
+
+
+def _client_names(dataset: ImageDataset, spec: DataSpec) -> tuple[str, ...]:
+    if spec.partition == "natural" and dataset.sites is not None:
+        return dataset.sites.names
+    return tuple(f"site-{client:02d}" for client in range(spec.clients))
 
 
 def rare_labels(counts: npt.NDArray[np.int64]) -> tuple[int, ...]:

@@ -120,7 +120,7 @@ class LabelRounds:
         bought = np.zeros(self.data.num_classes, dtype=np.int64)
         for node_id, selection in selections.items():
             self._keep_count(node_id, int(selection[records.NUM_LABELLED]), int(selection[records.BUDGET]))  # type: ignore[arg-type]
-            if int(selection[records.BUDGET]) < self.budget:  # type: ignore[arg-type]
+            if 0 < int(selection[records.BUDGET]) < self.budget:  # type: ignore[arg-type]
                 site, taken = self.clients.site_name(node_id), selection[records.BUDGET]
                 logger.info("%s: its last %s images were labelled, its pool is empty", site, taken)
             self.coverage[node_id] = selection[records.LABEL_COVERAGE]  # type: ignore[assignment]
@@ -259,12 +259,18 @@ class LabelRounds:
         return row | {f"accuracy_class_{label}": value for label, value in enumerate(measures.per_class)}
 
     def _clients_measures(self, label_round: int, server_round: int, arrays: ArrayRecord) -> dict[str, float]:
-        """Return the mean accuracy and loss of all clients' own test images, weighted by their number."""
+        """Return the mean accuracy and loss of all clients' own test images, weighted by their number.
+
+        NaN where no client that answered has any.
+        """
         request = {records.LABEL_ROUND: label_round, records.SERVER_ROUND: server_round}
         answers = self._ask(records.EVALUATE, request, arrays).values()
-        weights = [answer[records.NUM_EXAMPLES] for answer in answers]
+        measured = [answer for answer in answers if answer[records.NUM_EXAMPLES]]
+        if not measured:
+            return {f"client_{key}": math.nan for key in (records.ACCURACY, records.LOSS)}
+        weights = [answer[records.NUM_EXAMPLES] for answer in measured]
         return {
-            f"client_{key}": float(np.average([answer[key] for answer in answers], weights=weights))
+            f"client_{key}": float(np.average([answer[key] for answer in measured], weights=weights))
             for key in (records.ACCURACY, records.LOSS)
         }
 

@@ -39,6 +39,7 @@ def data_spec(config: RunConfig) -> DataSpec:
         image_size=data.image_size,
         rgb=data.rgb,
         max_unreadable=data.max_unreadable,
+        shards_per_client=data.shards_per_client,
     )
 
 
@@ -83,8 +84,8 @@ class Client:
                 f"node config: partition-id = {index!r} is not allowed: it must be a whole number from 0 to "
                 f"{config.data.clients - 1}, since data.clients = {config.data.clients}"
             )
-        site = context.node_config.get("site", f"site-{index:02d}")
-        return cls(config, federate(data_spec(config)), index, str(site))
+        data = federate(data_spec(config))
+        return cls(config, data, index, str(context.node_config.get("site", data.client_names[index])))
 
     @cached_property
     def device(self) -> torch.device:
@@ -175,7 +176,10 @@ def train(message: Message, client: Client, ids: np.ndarray, labels: np.ndarray)
 
 
 def evaluate(message: Message, client: Client) -> Message:
-    """Evaluate the received model on this client's part of the test images."""
+    """Evaluate the received model on this client's part of the test images.
+
+    A client without any answers with measures of 0 from 0 examples, which have no weight in an average.
+    """
     test, ids = client.data.test, client.data.test_pools[client.index]
     model = client.model(message.content.array_records[records.ARRAYS])
     predictions = client.predict(model, test.images[torch.from_numpy(ids)])
@@ -183,8 +187,8 @@ def evaluate(message: Message, client: Client) -> Message:
     metrics = MetricRecord(
         {
             records.NUM_EXAMPLES: len(ids),
-            records.LOSS: measures.loss,
-            records.ACCURACY: measures.accuracy,
+            records.LOSS: measures.loss if len(ids) else 0.0,
+            records.ACCURACY: measures.accuracy if len(ids) else 0.0,
         }
     )
     return Message(RecordDict({records.METRICS: metrics}), reply_to=message)

@@ -51,10 +51,11 @@ class DataConfig(Table):
     name: DatasetName
     root: str
     clients: Count
-    partition: Literal["dirichlet", "iid", "rare-holders"]
+    partition: Literal["dirichlet", "iid", "rare-holders", "shards", "natural"]
     alpha: Positive
     rare_labels: Annotated[str, Field(pattern=r"^\s*(\d+\s*(,\s*\d+\s*)*)?$")]
     rare_holders: Count
+    shards_per_client: Count
     long_tail: Literal["exponential", "step", "none"]
     imbalance: Annotated[float, Field(ge=1)]
     image_size: Annotated[int, Field(ge=0, le=4096)]

@@ -24,6 +24,7 @@ from filelock import BaseFileLock, FileLock, Timeout
 from matplotlib.figure import Figure
 
 from federation.errors import RunFolderError
+from federation.output_dir import output_path
 from federation.plots import LearningCurve, draw_learning_curve
 
 logger = logging.getLogger("rarefl")
@@ -38,7 +39,6 @@ RUN_FILES = (
     *(CONFIG, SUMMARY, ROUNDS, QUERIES, EVENTS, INFLUENCE, FINAL_MODEL),
     *(CURVE, TIME_PLOT, INFLUENCE_PLOT, STALENESS_PLOT),
 )
-DEFAULT_PARENT = "~/rarefl/runs"
 
 
 class RunFolder:
@@ -69,16 +69,7 @@ class RunFolder:
         RunFolderError
             The path is relative, holds a finished run, is in use by another run, or cannot be written.
         """
-        try:
-            path = Path(directory or DEFAULT_PARENT).expanduser()
-        except RuntimeError as error:
-            raise RunFolderError(f"output.dir = {directory!r}: {error}; give an absolute path") from None
-        if not path.is_absolute():
-            raise RunFolderError(
-                f"output.dir = {directory!r} is relative. The server's working folder is one of Flower's, "
-                "not the one in which you typed `flwr run`; give an absolute path, such as "
-                f"{Path.home() / path}"
-            )
+        path = output_path(directory)
         try:
             lock = _locked(path) if directory else None
             path = _existing(path) if directory else _new_folder(path, label)

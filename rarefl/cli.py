@@ -1,4 +1,4 @@
-"""The command line ``rarefl``: check a run config, and run a grid of them.
+"""The command line ``rarefl``: look at data, check a run config, and run a grid of them.
 
 It needs the packages of a clone beside this one, among them ``datasets``; another package of that name that
 is installed must not be found first. So nothing of ours is imported before :func:`main` has put the project's
@@ -44,6 +44,7 @@ def check(
     """Check a run config (conf/NAME.toml) and print every key of it, with where its value comes from."""
     from federation.config import default_run_config
     from federation.errors import ConfigError
+    from federation.output_dir import output_path
     from rarefl import sweep_plan
 
     with _errors_in_one_line():
@@ -52,6 +53,7 @@ def check(
             if len(values) > 1:
                 raise ConfigError(f"--set gives {key} {len(values)} values; a check takes one")
         config = sweep_plan.merge(preset, {key: values[0] for key, values in given.items()})
+        output_path(config.output.dir)
         in_preset = sweep_plan.read_preset(preset)
         defaults = default_run_config()
     table = Table("key", "value", "from")
@@ -89,7 +91,7 @@ def sweep(
     from rarefl.superlink import LocalSuperLink
     from rarefl.sweep_plan import plan_runs
 
-    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160)
+    console = _console()
     with _errors_in_one_line(), _signals_like_ctrl_c():
         runs = plan_runs(preset, settings or [], seeds, out)
         folder = runs[0].out
@@ -110,13 +112,42 @@ def sweep(
         raise typer.Exit(1)
 
 
+@app.command()
+def data(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Data set, as in data.name; by default the run config's.", show_default=False),
+    ] = None,
+    root: Annotated[
+        Path | None, typer.Option(help="Folder of the data set, in place of data.root.", show_default=False)
+    ] = None,
+    run_config: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run-config file, such as conf/NAME.toml; by default the defaults.", show_default=False
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the pictures, or FILE.png to name them by.")] = Path(),
+) -> None:
+    """Print a data set's card and what a run would train on, and draw its partition and some images."""
+    from rarefl.data_card import data_config, show_data
+
+    with _errors_in_one_line():
+        show_data(data_config(name, root, run_config), out.expanduser(), _console())
+
+
+def _console() -> Console:
+    return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160)
+
+
 @contextmanager
 def _errors_in_one_line() -> Iterator[None]:
+    from datasets.errors import DataError
     from federation.errors import RareflError
 
     try:
         yield
-    except RareflError as error:
+    except (RareflError, DataError) as error:
         typer.echo(f"error: {error}", err=True)
         raise typer.Exit(1) from None
 

@@ -17,6 +17,7 @@ from fedraw_app.strategies.aggregation import Arrays
 from fedraw_app.strategies.buffer import Buffer, Entry, Keep
 from fedraw_app.strategies.influence import Influence
 from fedraw_app.strategies.loop import AsynchronousRun
+from fedraw_app.strategies.metrics import with_examples
 from fedraw_app.strategies.roster import Roster
 from fedraw_app.strategies.settings import AsynchronousSettings
 from fedraw_app.strategies.staleness import staleness_factors
@@ -241,8 +242,9 @@ class AsynchronousStrategy(AsynchronousSettings, Strategy):
         ]
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Return the average of the metrics of the replies that have content."""
-        contents = [reply.content for reply in replies if reply.has_content()]
+        """Return the average of the metrics of the replies that have content and measured anything."""
+        measured = with_examples(replies, self.weighted_by_key)
+        contents = [reply.content for reply in measured if reply.has_content()]
         return self.evaluate_metrics_aggr_fn(contents, self.weighted_by_key) if contents else None
 
     @property

@@ -1,11 +1,21 @@
 """Averages of the metrics of replies."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from flwr.app import MetricRecord, RecordDict
+from flwr.app import Message, MetricRecord, RecordDict
 
 MetricsAggregation = Callable[[list[RecordDict], str], MetricRecord]
+
+
+def with_examples(replies: Iterable[Message], weighted_by_key: str) -> list[Message]:
+    """Return the replies but those that say they measured nothing, as a client without test images does."""
+    return [
+        reply
+        for reply in replies
+        if not reply.has_content()
+        or all(record.get(weighted_by_key) != 0 for record in reply.content.metric_records.values())
+    ]
 
 
 def average_metrics(records: list[RecordDict], weighted_by_key: str) -> MetricRecord:

@@ -17,6 +17,7 @@ from flwr.serverapp.strategy import FedAdam, FedAvg, FedProx, FedYogi, Strategy
 from fedraw_app.errors import SettingError, WeightError
 from fedraw_app.randomness import generator
 from fedraw_app.strategies.arrays import is_buffer, restore_dtype
+from fedraw_app.strategies.metrics import with_examples
 from fedraw_app.tables import look_up
 
 
@@ -105,6 +106,10 @@ class PlainBuffers(FedAvg):
                 array = np.tensordot(shares, np.stack([record[key].numpy() for record in records]), axes=1)
             result[key] = Array(restore_dtype(array, np.dtype(records[0][key].dtype)))
         return ArrayRecord(result), metrics
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Average the metrics of the clients that have test images; None where none has."""
+        return super().aggregate_evaluate(server_round, with_examples(replies, self.weighted_by_key))
 
 
 def check_weights(weights: list[int | float], key: str) -> None:

@@ -131,7 +131,7 @@ def test_home_is_expanded_and_errors_name_the_whole_path(
         ({"clients": 0}, "clients is 0"),
         ({"alpha": 0.0}, r"alpha is 0\.0"),
         ({"imbalance": 0.5}, r"imbalance is 0\.5"),
-        ({"partition": "shards"}, "partition is 'shards'"),
+        ({"partition": "piles"}, "partition is 'piles'"),
         ({"long_tail": "linear"}, "long-tail is 'linear'"),
     ],
 )

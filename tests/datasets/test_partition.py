@@ -1,5 +1,6 @@
 """Partitions."""
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from hypothesis import strategies as st
 
 from datasets.errors import PartitionError
 from datasets.long_tail import long_tail_counts
-from datasets.partition import dirichlet_shares, equal_size_matrix, partition, partition_test
+from datasets.partition import partition, partition_test
+from datasets.shares import dirichlet_shares, equal_size_matrix
 
 
 def literal_matrix(counts: list[int], shares: list[list[float]]) -> list[list[int]]:
@@ -299,3 +301,19 @@ def test_rare_holders_that_cannot_be(rare: list[int], holders: int, parts: list[
     with pytest.raises(PartitionError) as error:
         partition(labels, np.arange(16), 4, 3, "rare-holders", 1.0, 0, rare, holders)
     assert all(part in str(error.value) for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("name", "rare", "digest"),
+    [
+        ("dirichlet", (), "17c6db93f3dcbfd2"),
+        ("iid", (), "c67596d1e6b13dea"),
+        ("rare-holders", (8, 9), "c86670cd85860b54"),
+    ],
+)
+def test_a_seed_gives_the_same_partition_for_good(name: str, rare: tuple[int, ...], digest: str) -> None:
+    labels = np.repeat(np.arange(10), np.arange(100, 0, -10))
+    dealt = partition(labels, np.arange(len(labels)), 10, 5, name, 0.3, 7, rare, 2)
+    pools = [*dealt.pools, *partition_test(labels, dealt.shares, 7, rare)]
+    found = hashlib.sha256(b"|".join(pool.astype("<i8").tobytes() for pool in pools))
+    assert found.hexdigest()[:16] == digest

@@ -1,6 +1,7 @@
 """That the run config and the rounds reach the places where they count, seen in whole runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,10 @@ import torch
 
 import fairfal_app.labelling as labelling
 import federation.client as federation_client
+from datasets import federated
+from datasets.base import ImageDataset, LoadOptions, Sites
 from datasets.federated import federate
+from datasets.registry import load_dataset
 from fairfal_app.options import needs_local_model, query_strategy
 from federation import records
 from federation.client import data_spec, initial_model
@@ -161,6 +165,26 @@ def test_clients_evaluate_when_asked(tmp_path: Path) -> None:
     # Their parts make up the server's test split, so the means are the server's.
     np.testing.assert_allclose(rounds["client_accuracy"], rounds["accuracy"])
     np.testing.assert_allclose(rounds["client_loss"], rounds["loss"], rtol=1e-6)
+
+
+def test_sites_of_uneven_sizes_one_without_test_images(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_sites(name: str, options: LoadOptions) -> ImageDataset:
+        published = load_dataset(name, options)
+        small = (np.arange(len(published.train)) >= 40).astype(np.int64)
+        return replace(published, sites=Sites(("b", "a"), small, np.ones(len(published.test), np.int64)))
+
+    monkeypatch.setattr(federated, "load_dataset", with_sites)
+    federate.cache_clear()
+    natural = {"data__partition": "natural", "data__long_tail": "none", "evaluate__clients": True}
+    run(tmp_path, **natural, query__label_ratio=0.05, query__last_label_ratio=0.1)
+    federate.cache_clear()
+    queries = pd.read_csv(tmp_path / "queries.csv")
+    # 5 % of 1,400 images for two clients are 35 labels: the small site has five left for the second round.
+    assert queries[["site", "budget"]].to_numpy().tolist() == [["a", 35], ["b", 35], ["a", 35], ["b", 5]]
+    rounds = pd.read_csv(tmp_path / "rounds.csv")
+    np.testing.assert_allclose(rounds["client_accuracy"], rounds["accuracy"])
 
 
 def test_the_config_that_is_kept_is_resolved(tmp_path: Path) -> None:

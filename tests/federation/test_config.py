@@ -6,9 +6,10 @@ from typing import get_args
 
 import pytest
 
+from datasets.partition import PARTITIONS
 from datasets.registry import DATASETS
 from federation.config import default_run_config, flatten, known_keys, parse_run_config
-from federation.config_tables import AsynchronousName, DatasetName, QueryName, SynchronousName
+from federation.config_tables import AsynchronousName, DataConfig, DatasetName, QueryName, SynchronousName
 from federation.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]
@@ -158,6 +159,10 @@ def test_asynchronous_strategies_take_the_updates_of_the_rounds_unless_told_othe
     assert steps("ace") == 120
     assert steps("fedraw", strategy__participation=0.5) == 15
     assert steps("fedraw", train__versions=7) == 7
+
+
+def test_partitions_in_the_config_are_the_ones_there_are() -> None:
+    assert get_args(DataConfig.model_fields["partition"].annotation) == PARTITIONS
 
 
 def test_rare_labels_are_numbers_in_text() -> None:

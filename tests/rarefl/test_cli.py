@@ -56,6 +56,7 @@ def test_check_works_in_any_folder(tmp_path: Path) -> None:
         ("data.alhpa=1", "did you mean data.alpha?"),
         ("data.alpha=-1", "data.alpha = -1.0 is not allowed"),
         ("data.alpha=1,2", "a check takes one"),
+        ("output.dir=results", "output.dir = 'results' is relative"),
     ],
 )
 def test_check_names_what_is_wrong_in_one_line(setting: str, said: str) -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from flwr.app import Array
+from flwr.app import Array, Message, MetricRecord, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as any_array
@@ -12,7 +12,7 @@ from fedraw_app.strategies import aggregation
 from fedraw_app.strategies.arrays import is_buffer, read_array, restore_dtype
 from fedraw_app.strategies.buffer import Buffer, Entry
 from fedraw_app.strategies.events import Event, as_callback
-from fedraw_app.strategies.metrics import average
+from fedraw_app.strategies.metrics import average, with_examples
 from fedraw_app.strategies.staleness import Constant, Hinge, Polynomial, build_staleness, staleness_factors
 from fedraw_app.strategies.versions import VersionStore
 
@@ -252,3 +252,12 @@ def test_events_go_to_a_list_a_function_or_nowhere():
     as_callback(called.append)(event)
     as_callback(None)(event)
     assert kept == called == [event]
+
+
+def test_who_measured_nothing_is_not_averaged() -> None:
+    def reply(**metrics: float) -> Message:
+        request = Message(RecordDict(), 1, "evaluate")
+        return Message(RecordDict({"metrics": MetricRecord(metrics)}), reply_to=request)
+
+    some, none, unweighted = reply(n=3, loss=1.0), reply(n=0, loss=0.0), reply(loss=2.0)
+    assert with_examples([some, none, unweighted], "n") == [some, unweighted]
