@@ -121,6 +121,16 @@ def test_fedraw_makes_a_version_of_those_left_when_nodes_go(monkeypatch):
     assert {event.site for event in of_kind(log, "aggregate")[-2:]} == {"site-0", "site-1"}
 
 
+def test_messages_expire_when_their_job_times_out():
+    def sent(**settings):
+        grid = InProcessGrid(linear_app(), 2)
+        start(FedBuff(clock=WallClock(0.001, 0.01), **settings), grid=grid, versions=1, timeout=40.0)
+        return {round(message.metadata.ttl, 6) for message in grid.sent}
+
+    assert sent(job_timeout=7.0) == {7.0}
+    assert sent() == {40.0}
+
+
 def test_polls_outside_their_range_are_refused():
     with pytest.raises(SettingError, match="0 to 1 seconds apart"):
         WallClock(0, 1)
