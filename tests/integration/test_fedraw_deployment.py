@@ -89,7 +89,7 @@ def main(grid, context):
     clients, events = ClientGrid(grid), []
     wait_for_nodes(clients, 3, 120.0)
     names = {site.node_id: site.name for site in say_hello(clients, 3, 120.0).sites}
-    result = FedRAW(buffer_size=3, concurrency=3, sites=names, job_timeout=25.0, events=events).start(
+    result = FedRAW(buffer_size=3, concurrency=3, sites=names, job_timeout=40.0, events=events).start(
         ConnectedGrid(clients, names),
         ArrayRecord({"weight": Array(np.zeros(1, np.float32))}),
         num_rounds=2,
