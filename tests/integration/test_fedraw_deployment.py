@@ -89,7 +89,7 @@ def main(grid, context):
     clients, events = ClientGrid(grid), []
     wait_for_nodes(clients, 3, 120.0)
     names = {site.node_id: site.name for site in say_hello(clients, 3, 120.0).sites}
-    result = FedRAW(buffer_size=3, concurrency=3, sites=names, job_timeout=40.0, events=events).start(
+    result = FedRAW(buffer_size=3, concurrency=3, sites=names, job_timeout=120.0, events=events).start(
         ConnectedGrid(clients, names),
         ArrayRecord({"weight": Array(np.zeros(1, np.float32))}),
         num_rounds=2,
@@ -146,7 +146,8 @@ def test_a_node_that_is_killed_at_work_is_one_failure_and_comes_back(project: Pa
     assert status == {run: "finished:completed"}, log
     assert "site-1 is back" in log
     report = json.loads((tmp_path / "report.json").read_text())
-    assert report["failed"] == {"timeout": 1}, log
+    # Told by the SuperLink, or by the node that came back, whatever was first; well before the time-out.
+    assert report["failed"] == {"node-gone": 1}, log
     (failure,) = of_kind(report, "fail")
     assert (failure["site"], failure["job"], failure["version"]) == ("site-1", 0, 0)
     # The others worked on meanwhile; a version needs an update of all three again once the third is back.
