@@ -10,7 +10,7 @@ from federation.config import RunConfig
 from federation.hello import connect
 from federation.progress import logger
 from federation.run_folder import RunFolder
-from fedraw_app.options import read_availability
+from fedraw_app.options import check_files
 
 
 def run(grid: Grid, config: RunConfig) -> None:
@@ -22,7 +22,7 @@ def run(grid: Grid, config: RunConfig) -> None:
         Whatever stops the run; what was done until then stays in the run folder.
     """
     data = federate(data_spec(config))
-    read_availability(config)
+    check_files(config)
     budget = budget_per_client(config.query.label_ratio, len(data.train_ids), config.data.clients)
     label = f"{config.app}-{config.data.name}-{config.query.name}-seed{config.seed}"
     folder = RunFolder.create(config.output.dir, config.app, label)

@@ -161,10 +161,23 @@ def ask_names(grid: ClientGrid, node_ids: Sequence[int], timeout: float) -> list
     SourceMismatchError
         One runs other source files than this server.
     """
-    requests = [
-        Message(RecordDict({records.CONFIG: ConfigRecord()}), node_id, records.HELLO) for node_id in node_ids
-    ]
-    replies = grid.send_and_receive(requests, timeout=timeout)
+    replies = grid.send_and_receive([hello_request(node_id) for node_id in node_ids], timeout=timeout)
+    return read_hellos(replies)
+
+
+def hello_request(node_id: int) -> Message:
+    """Return the message that asks a node who it is."""
+    return Message(RecordDict({records.CONFIG: ConfigRecord()}), node_id, records.HELLO)
+
+
+def read_hellos(replies: Sequence[Message]) -> list[ClientSite]:
+    """Return what usable replies to a hello tell.
+
+    Raises
+    ------
+    SourceMismatchError
+        One comes from other source files than this server's.
+    """
     _check_sources(replies)
     return [_site(reply) for reply in replies]
 

@@ -132,11 +132,16 @@ class FromList(DelayModel):
 
     def duration(self, site: str, job: int, rng: GeneratorMaker) -> float:
         """Return the listed seconds."""
+        listed = self.of(site)
+        return float(listed[job % len(listed)])
+
+    def of(self, site: str) -> Sequence[float]:
+        """Return all that is listed of a site, or raise DelayError if that is nothing."""
         listed = self.seconds.get(site)
         if not listed:
             known = ", ".join(sorted(self.seconds)[:8])
             raise DelayError(f"the list of delays has no row of site '{site}'; it has {known}")
-        return float(listed[job % len(listed)])
+        return listed
 
 
 def _rows(path: Path, columns: tuple[str, ...]) -> list[tuple[int, dict[str, str]]]:
@@ -165,7 +170,10 @@ def _number(path: Path, line: int, column: str, text: str | None) -> float:
 def _read_seconds(path: Path) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {}
     for line, row in _rows(path, ("site", "seconds")):
-        seconds.setdefault(row["site"], []).append(_number(path, line, "seconds", row["seconds"]))
+        number = _number(path, line, "seconds", row["seconds"])
+        if not (number > 0 and math.isfinite(number)):
+            raise DelayError(f"{path}, line {line}: seconds is {number}; it must be finite and above 0")
+        seconds.setdefault(row["site"], []).append(number)
     return seconds
 
 
@@ -219,15 +227,16 @@ class Trace(Availability):
             raise SettingError("availability from a trace takes either `intervals` or `file`, one of the two")
         given = intervals if intervals is not None else _read_intervals(Path(str(file)))
         self.intervals = {site: sorted(rows) for site, rows in given.items()}
+        where = f"{file}: " if file is not None else ""
         for site, rows in self.intervals.items():
             for on, off in rows:
                 if not on < off:
-                    raise DelayError(f"availability of site '{site}': on {on} is not before off {off}")
+                    raise DelayError(f"{where}availability of site '{site}': on {on} is not before off {off}")
             for (on, off), (next_on, _) in itertools.pairwise(rows):
                 if next_on < off:
                     raise DelayError(
-                        f"availability of site '{site}': the times from {on} to {off} and from {next_on} on "
-                        "overlap; join them in one row"
+                        f"{where}availability of site '{site}': the times from {on} to {off} and from "
+                        f"{next_on} on overlap; join them in one row"
                     )
 
     def available_at(self, site: str, now: float, rng: GeneratorMaker) -> float:

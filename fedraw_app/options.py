@@ -13,6 +13,7 @@ from fedraw_app.clock import Clock, VirtualClock, WallClock
 from fedraw_app.delays import (
     Availability,
     DelayModel,
+    FromList,
     build_availability,
     build_delays,
 )
@@ -48,8 +49,20 @@ class TrainingSites:
         return frozenset(site for site, bits in self.coverage.items() if any(bits[label] for label in labels))
 
 
-def read_availability(config: RunConfig) -> Availability:
-    """Return when clients take jobs; a trace file is read now, so that its faults show before a run."""
+def check_files(config: RunConfig) -> None:
+    """Read the files that the clock is to use, so that their faults show before any client works.
+
+    Raises
+    ------
+    DelayError
+        A file cannot be used.
+    """
+    _read_availability(config)
+    if config.clock.delays == "from-list":
+        FromList(file=config.clock.delays_file)
+
+
+def _read_availability(config: RunConfig) -> Availability:
     clock = config.clock
     settings: dict[str, Any] = {}
     if clock.availability == "bernoulli":
@@ -67,11 +80,14 @@ def read_delays(config: RunConfig, sites: TrainingSites, rare_sites: Collection[
     SettingError
         Rare sites are to be slow, and no site holds a rare label.
     DelayError
-        The file cannot be used.
+        The file cannot be used, or lacks a site.
     """
     clock = config.clock
     if clock.delays == "from-list":
-        return build_delays("from-list", file=clock.delays_file)
+        listed = FromList(file=clock.delays_file)
+        for site in sites.names.values():
+            listed.of(site)
+        return listed
     settings: dict[str, Any] = {
         "seconds_per_example": clock.seconds_per_example,
         "communication": clock.communication,
@@ -101,7 +117,7 @@ def training_clock(config: RunConfig, sites: TrainingSites, rare_sites: Collecti
     """Return the clock of an asynchronous training."""
     if config.clock.name == "wall":
         return WallClock()
-    return VirtualClock(read_delays(config, sites, rare_sites), read_availability(config), seed)
+    return VirtualClock(read_delays(config, sites, rare_sites), _read_availability(config), seed)
 
 
 def training_strategy(

@@ -109,7 +109,7 @@ class Training:
         clients = self.clients
         if isinstance(strategy, AsynchronousStrategy):
             strategy.on_step = self._take_influence
-            clients = ConnectedGrid(clients, self.names, config.nodes.timeout)
+            clients = ConnectedGrid(clients, self.names)
         else:
             delays = read_delays(config, self.sites, self.rare_sites) if self.virtual else None
             clients = TimedGrid(clients, delays, seed, self.rare_sites, self._take_event)

@@ -63,12 +63,12 @@ def evaluate_clients(run: "AsynchronousRun", version: int) -> MetricRecord | Non
         return None
     arrays = run.versions.record(version)
     messages = list(strategy.configure_evaluate(version, arrays, run.evaluate_config, run.grid))
-    busy = {job.node: job.message_id for job in run.jobs.values() if job.message_id}
+    training = {job.message_id: job.node for job in run.jobs.values() if job.message_id}
     if run.clock.virtual:
-        mailbox.wait(list(busy.values()), run.timeout)
-    else:
-        messages = [message for message in messages if message.metadata.dst_node_id not in busy]
-    sent = [message_id for message in messages if (message_id := mailbox.send(message))]
+        mailbox.wait(training, run.timeout)
+    busy = {node for message_id, node in training.items() if not mailbox.has(message_id)}
+    free = [message for message in messages if message.metadata.dst_node_id not in busy]
+    sent = [message_id for message in free if (message_id := mailbox.send(message))]
     mailbox.wait(sent, run.timeout)
     replies = [mailbox.take(message_id) for message_id in sent if mailbox.has(message_id)]
     for message_id in sent:

@@ -163,6 +163,22 @@ class AsynchronousRun:
             self.roster.refresh(self.grid.get_node_ids(), self.clock.now)
             self._look_at_nodes = False
             self._looked_at = self.clock.now
+            if not self.clock.virtual:
+                self._fail_lost_jobs()
+
+    def _fail_lost_jobs(self) -> None:
+        """End the jobs of sites that have another node now: a node that was started again forgot its job."""
+        lost = [
+            job for job in self.jobs.values() if self.roster.clients[job.site].node not in (None, job.node)
+        ]
+        if lost:
+            self.mailbox.poll()  # an old node may have answered before it stopped
+        for job in lost:
+            if not self.mailbox.has(job.message_id):
+                self.mailbox.forget(job.message_id)
+                self.versions.release(job.version)
+                del self.jobs[job.sequence]
+                self._fail(job, "node-gone", "its node was started again")
 
     def _wait_for_anybody(self) -> None:
         """Nothing is in flight and nobody can take a job: wait for nodes where time is real, else stop."""

@@ -1,5 +1,6 @@
 """Averages of the metrics of replies."""
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -34,7 +35,8 @@ def _flat(record: RecordDict) -> dict[str, Any]:
 def average(metrics: Sequence[dict[str, Any]], weighted_by_key: str) -> MetricRecord:
     """Return the weighted average of each number that all of these metrics have."""
     weights = [metric.get(weighted_by_key, 0) for metric in metrics]
-    if not all(isinstance(weight, int | float) and weight >= 0 for weight in weights) or not sum(weights):
+    usable = (isinstance(weight, int | float) and 0 <= weight < math.inf for weight in weights)
+    if not all(usable) or not sum(weights):
         weights = [1.0] * len(metrics)
     total = float(sum(weights))
     result = MetricRecord()

@@ -100,14 +100,15 @@ def _difference(
             raise ReplyError("arrays", f"'{key}' has shape {array.shape}, sent was {start.shape}")
         if array.dtype.kind not in "fiub":
             raise ReplyError("arrays", f"'{key}' has dtype {array.dtype}, sent was {start.dtype}")
-        parameter = start.dtype.kind == "f" and not is_buffer(key, buffer_keys)
-        checked = np.subtract(array, start, dtype=wide(start.dtype)) if parameter else array
-        if not _finite(checked):
-            raise ReplyError("not-finite", f"'{key}' has values that are not finite")
-        if parameter:
-            deltas[key] = checked
+        if start.dtype.kind == "f" and not is_buffer(key, buffer_keys):
+            deltas[key] = checked = np.subtract(array, start, dtype=wide(start.dtype))
         else:
-            values[key] = restore_dtype(array, start.dtype)
+            with np.errstate(over="ignore", invalid="ignore"):
+                values[key] = checked = restore_dtype(array, start.dtype)
+        if not (_finite(array) and _finite(checked)):
+            raise ReplyError("not-finite", f"'{key}' has values that are not finite")
+        if start.dtype.kind != "f" and not np.array_equal(checked, np.rint(array)):
+            raise ReplyError("arrays", f"'{key}' has values that {start.dtype}, as it was sent, cannot hold")
     return deltas, values
 
 

@@ -69,6 +69,8 @@ def test_a_list_of_durations_starts_again_at_its_end(tmp_path):
     [
         ("a,1\n", "the header is"),
         ("site,seconds\na,fast\n", "line 2: seconds is 'fast'"),
+        ("site,seconds\na,1\nb,0\n", r"line 3: seconds is 0\.0"),
+        ("site,seconds\na,inf\n", "line 2: seconds is inf"),
         (None, "cannot be read"),
     ],
 )
@@ -120,7 +122,8 @@ def test_availability_of_a_trace(tmp_path):
     with pytest.raises(DelayError, match=r"on 3\.0 is not before off 3\.0"):
         Trace(intervals={"a": [(3.0, 3.0)]})
     path.write_text("site,on,off\na,10,20\na,0,11\n")
-    with pytest.raises(DelayError, match=r"'a': the times from 0\.0 to 11\.0 and from 10\.0 on overlap"):
+    overlap = r"trace\.csv: .*'a': the times from 0\.0 to 11\.0 and from 10\.0 on overlap"
+    with pytest.raises(DelayError, match=overlap):
         Trace(file=path)
 
 

@@ -252,6 +252,34 @@ def test_a_trace_that_overlaps_stops_before_any_client_works(tmp_path: Path) -> 
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("site,seconds\nsite-00,fast\n", "line 2: seconds is 'fast'"),
+        ("site,seconds\nsite-00,-1\n", r"line 2: seconds is -1\.0"),
+    ],
+)
+def test_a_list_of_delays_that_is_wrong_stops_before_any_client_works(
+    tmp_path: Path, text: str, match: str
+) -> None:
+    file = tmp_path / "delays.csv"
+    file.write_text(text)
+    listed = {"clock__delays": "from-list", "clock__delays_file": str(file)}
+    with pytest.raises(DelayError, match=match):
+        run(tmp_path / "run", strategy__name="fedraw", **listed)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_list_of_delays_that_lacks_a_site_stops_before_any_training(tmp_path: Path) -> None:
+    file = tmp_path / "delays.csv"
+    file.write_text("site,seconds\n" + "".join(f"site-0{i},1\n" for i in range(3)))
+    settings = {"clock.delays": "from-list", "clock.delays-file": str(file)}
+    config = parse_run_config(default_run_config() | SMALL | settings)
+    names = {i: f"site-0{i}" for i in range(4)}
+    with pytest.raises(DelayError, match="no row of site 'site-03'; it has site-00, site-01, site-02"):
+        read_delays(config, TrainingSites(names, {}, {}), rare_sites=())
+
+
 def test_slow_rare_sites_need_rare_labels() -> None:
     config = parse_run_config(default_run_config() | SMALL)
     with pytest.raises(SettingError, match="rare-slow"):

@@ -11,7 +11,7 @@ import tomli_w
 import torch
 
 from rarefl.superlink import LocalSuperLink
-from tests.integration.conftest import ROOT
+from tests.integration.foreign_app import install_fedraw, write_foreign_app
 
 SMALL: dict[str, Any] = {
     "app": "fedraw",
@@ -21,53 +21,6 @@ SMALL: dict[str, Any] = {
     "clock": {"delays": "rare-slow"},
 }
 RESOURCES = "num-supernodes=3 client-resources-num-cpus=1 init-args-num-cpus={}"
-
-PYPROJECT = """
-[project]
-name = "foreign-app"
-version = "0.1.0"
-[tool.flwr.app]
-publisher = "tests"
-[tool.flwr.app.components]
-serverapp = "foreign.server:app"
-clientapp = "foreign.client:app"
-[tool.flwr.app.config]
-coverage = false
-strategy = "FedRAW"
-"""
-SERVER = """
-import numpy as np
-from flwr.app import Array, ArrayRecord
-from flwr.serverapp import ServerApp
-
-import fedraw_app.strategies
-
-app = ServerApp()
-
-@app.main()
-def main(grid, context):
-    strategy = getattr(fedraw_app.strategies, context.run_config["strategy"])(
-        buffer_size=2, concurrency=3, min_available_nodes=3
-    )
-    arrays = ArrayRecord({"weight": Array(np.zeros((3, 2), np.float32))})
-    result = strategy.start(grid=grid, initial_arrays=arrays, num_rounds=4)
-    print(f"[version {len(result.train_metrics_clientapp)}/4] done", flush=True)
-"""
-CLIENT = """
-from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-
-app = ClientApp()
-
-@app.train()
-def train(message, context):
-    weight = message.content["arrays"]["weight"].numpy() + 1
-    metrics = {"num-examples": 5}
-    if context.run_config["coverage"]:
-        metrics["label-coverage"] = [1, 1, int(context.node_config["partition-id"] == 0)]
-    content = RecordDict({"arrays": ArrayRecord({"weight": Array(weight)}), "metrics": MetricRecord(metrics)})
-    return Message(content, reply_to=message)
-"""
 
 
 def test_same_seed_same_events_same_arrays_with_one_and_two_workers(
@@ -93,8 +46,7 @@ def test_same_seed_same_events_same_arrays_with_one_and_two_workers(
 @pytest.fixture(scope="module")
 def superlink_beside_fedraw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalSuperLink]:
     """A SuperLink in whose environment ``fedraw_app``, and nothing else of ours, is installed."""
-    installed = tmp_path_factory.mktemp("installed")
-    (installed / "fedraw_app").symlink_to(ROOT / "fedraw_app")
+    installed = install_fedraw(tmp_path_factory.mktemp("installed") / "packages")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(installed))
         with LocalSuperLink(tmp_path_factory.mktemp("home")) as superlink:
@@ -105,14 +57,11 @@ def superlink_beside_fedraw(tmp_path_factory: pytest.TempPathFactory) -> Iterato
 def test_a_foreign_app(
     superlink_beside_fedraw: LocalSuperLink, tmp_path: Path, strategy: str, coverage: bool
 ) -> None:
-    app = tmp_path / "foreign-app"
-    (app / "foreign").mkdir(parents=True)
-    (app / "pyproject.toml").write_text(PYPROJECT)
-    for name, text in (("__init__", ""), ("server", SERVER), ("client", CLIENT)):
-        (app / "foreign" / f"{name}.py").write_text(text)
-    file = tmp_path / "run.toml"
-    file.write_text(tomli_w.dumps({"strategy": strategy, "coverage": coverage}))
+    app = write_foreign_app(tmp_path / "foreign-app")
+    report, file = tmp_path / "report.json", tmp_path / "run.toml"
+    file.write_text(tomli_w.dumps({"strategy": strategy, "coverage": coverage, "report": str(report)}))
     lines: list[str] = []
     outcome = superlink_beside_fedraw.submit(app, file, RESOURCES.format(2), lines.append)
     assert outcome.completed, "\n".join(lines)
-    assert any(line.startswith("[version 4/4]") for line in lines)
+    events = json.loads(report.read_text())["events"]
+    assert [event["version"] for event in events if event["kind"] == "publish"] == [1, 2]

@@ -243,6 +243,9 @@ def test_metrics_are_averaged_by_examples_where_all_have_them():
     assert dict(average(metrics, "num-examples")) == {"loss": 4.0}
     assert dict(average([{"loss": 1.0}, {"loss": 2.0}], "num-examples")) == {"loss": 1.5}
     assert dict(average([{"num-examples": 0, "loss": 1.0}], "num-examples")) == {"loss": 1.0}
+    for weight in (-1, float("nan"), float("inf"), [5]):
+        metrics = [{"num-examples": weight, "loss": 1.0}, {"num-examples": 3, "loss": 2.0}]
+        assert dict(average(metrics, "num-examples")) == {"loss": 1.5}
 
 
 def test_events_go_to_a_list_a_function_or_nowhere():

@@ -78,22 +78,32 @@ def test_pauses_double_up_to_a_limit_and_end_with_a_success():
             lambda content: content["arrays"].update(record({"bn.running_var": np.full(2, np.inf)})),
             "not-finite",
         ),
+        (  # finite as it came, and not in the dtype that was sent
+            lambda content: content["arrays"].update(record({"bn.running_var": np.full(2, 1e300)})),
+            "not-finite",
+        ),
+        (
+            lambda content: content["arrays"].update(record({"bn.num_batches_tracked": np.array(1e300)})),
+            "arrays",
+        ),
         (lambda content: content["metrics"].pop("num-examples"), "metrics"),
         (lambda content: content["metrics"].update({"num-examples": [1, 2]}), "metrics"),
         (lambda content: content["metrics"].update({"num-examples": -1}), "metrics"),
         (lambda content: content["metrics"].update({"num-examples": float("nan")}), "metrics"),
     ],
 )
-def test_a_reply_that_gives_no_update_is_a_failure_with_its_reason(change, reason):
+def test_a_reply_that_gives_no_update_is_a_failure_with_its_reason(change, reason, caplog):
     def reply(content, part, job):
         if part == 0 and job == 1:
             change(content)
 
     log = []
     strategy = FedBuff(clock=VirtualClock(), weigh_by="examples", events=log)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore"), caplog.at_level("WARNING", "flwr.fedraw"):
         result = start(strategy, app=linear_app(reply=reply), versions=8)
     assert [(e.site, e.job, e.reason) for e in of_kind(log, "fail")] == [("site-0", 1, reason)]
+    assert f"job 1 of site 'site-0' failed: {reason}: " in caplog.text
+    assert ("site-0", 1) not in {(e.site, e.job) for e in log if e.kind in ("arrive", "aggregate")}
     assert np.isfinite(arrays_of(result.arrays)["weight"]).all()
     check_accounts(log, result.influence)
 
@@ -247,13 +257,15 @@ def test_a_node_that_cannot_be_reached_is_a_failure():
     check_accounts(log, result.influence)
 
 
-def test_fedraw_goes_on_with_the_clients_that_are_left():
+def test_fedraw_goes_on_with_the_clients_that_are_left(caplog):
     """Three of five clients fail for ever: a version is made of the two others, after each has sent one."""
     log = []
     app = shift_app(lambda part, job: 1.0 if part < 2 else 1 / 0)
     clock = listed(site_0=[1.0], site_1=[1.6], site_2=[1.0], site_3=[1.0], site_4=[1.0])
     strategy = FedRAW(clock=clock, buffer_size=4, retry_after=1000.0, retry_limit=1000.0, events=log)
-    result = start(strategy, app=app, clients=5, arrays=number(), versions=3)
+    with caplog.at_level("WARNING", "flwr.fedraw"):
+        result = start(strategy, app=app, clients=5, arrays=number(), versions=3)
+    assert caplog.text.count("only 2 clients can be in the buffer, buffer_size is 4") == 1
     aggregated = of_kind(log, "aggregate")
     assert [event.site for event in aggregated] == ["site-0", "site-1"] * 3
     assert arrays_of(result.arrays)["x"][0] > 0

@@ -1,5 +1,7 @@
 """The rules that every asynchronous strategy keeps."""
 
+import threading
+
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, MetricRecord
@@ -290,7 +292,64 @@ def test_the_last_straggler_of_a_version_is_not_lost():
     assert kept[-1][0] > 0  # version 0 was released when the straggler came in
 
 
+@given(data=st.data())
+@settings(max_examples=30, deadline=None)
+def test_versions_are_kept_for_jobs_in_flight_and_no_longer(data):
+    def look(strategy):
+        run = strategy._run
+        needed = {run.versions.current} | {job.version for job in run.jobs.values()}
+        assert run.versions.kept() == sorted(needed)
+        assert run.versions._records.keys() <= needed
+
+    strategy = build(
+        data.draw(st.sampled_from(NAMES)),
+        clock=random_clock(data.draw(st.integers(0, 99)), sigma=2.0),
+        buffer_size=data.draw(st.integers(1, 4)),
+        concurrency=data.draw(st.integers(1, 9)),
+        job_timeout=data.draw(st.sampled_from([None, 3.0])),
+        timing_only=True,
+        on_step=look,
+    )
+    start(strategy, grid=NodesOnly(7), versions=20)
+
+
+# Who gets a free place
+
+
+def test_a_free_place_goes_to_who_waits_longest_or_to_a_seeded_choice():
+    def order(clients, **settings):
+        log = []
+        strategy = FedBuff(clock=VirtualClock(), concurrency=1, timing_only=True, events=log, **settings)
+        start(strategy, grid=NodesOnly(clients), versions=150)
+        return [event.site for event in of_kind(log, "dispatch")]
+
+    assert order(3)[:7] == ["site-0", "site-1", "site-2"] * 2 + ["site-0"]
+    drawn = order(3, dispatch="random", seed=1)
+    assert drawn == order(3, dispatch="random", seed=1)
+    assert drawn != order(3, dispatch="random", seed=2)
+    counts = np.unique(drawn, return_counts=True)[1]
+    np.testing.assert_allclose(counts / len(drawn), 1 / 3, atol=0.07)  # 600 draws: 3.6 standard deviations
+
+
 # Evaluation
+
+
+def test_a_client_that_does_not_answer_gets_no_message_to_evaluate():
+    held = threading.Event()
+
+    class Held(OneMessageEach):
+        """A grid whose first node answers its first job after the evaluation only."""
+
+        def pull_messages(self, message_ids):
+            ids = [i for i in message_ids if held.is_set() or self.working.get(i) != 1000]
+            return super().pull_messages(ids)
+
+    clock = listed(site_0=[9.0], site_1=[1.0], site_2=[1.0])
+    strategy = FedBuff(clock=clock, buffer_size=2, fraction_evaluate=1.0)
+    strategy.on_step = lambda strategy: held.set() if strategy.version else None
+    result = start(strategy, grid=Held(linear_app(), 3, workers=3), versions=2, timeout=0.3)
+    assert set(result.evaluate_metrics_clientapp) == {1, 2}
+    assert result.influence["failed"] == {}
 
 
 @pytest.mark.parametrize("dispatch", ["available", "random"])

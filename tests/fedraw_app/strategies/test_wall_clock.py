@@ -93,6 +93,32 @@ def test_a_node_that_joins_gets_work(monkeypatch):
     assert jobs[:2] == [0, 1]
 
 
+@pytest.mark.parametrize("answered", [False, True])
+def test_the_job_of_a_node_that_was_started_again_is_lost_unless_it_answered(monkeypatch, answered):
+    monkeypatch.setattr("fedraw_app.strategies.loop.NODE_POLL", 0.0)
+
+    class StartedAgain(Changing):
+        """A grid where site b gets another node, and the reply of its first one waits until then."""
+
+        def pull_messages(self, message_ids):
+            new = 1002 in self.get_node_ids()
+            first = self.sent[1]
+            assert first.metadata.dst_node_id == 1001
+            asked = [i for i in message_ids if i != first.metadata.message_id or (new and answered)]
+            return super().pull_messages(asked)
+
+    log = []
+    grid = StartedAgain(3, lambda sent: [1000, 1001] if sent < 6 else [1000, 1002])
+    sites = {1000: "a", 1001: "b", 1002: "b"}
+    strategy = FedBuff(clock=WallClock(0.001, 0.01), sites=sites, retry_after=1e-3, events=log)
+    result = start(strategy, grid=grid, versions=8)
+    check_accounts(log, result.influence)
+    failed = [("b", 0, "node-gone")]
+    assert [(e.site, e.job, e.reason) for e in of_kind(log, "fail")] == ([] if answered else failed)
+    jobs = [event.job for event in of_kind(log, "arrive") if event.site == "b"]
+    assert jobs[:2] == ([0, 1] if answered else [1, 2])
+
+
 def test_nodes_that_are_all_gone_are_waited_for_and_then_an_error(monkeypatch):
     monkeypatch.setattr("fedraw_app.strategies.loop.NODE_POLL", 0.0)
     polls = [0]
@@ -119,6 +145,16 @@ def test_fedraw_makes_a_version_of_those_left_when_nodes_go(monkeypatch):
     result = start(strategy, grid=grid, versions=8)
     check_accounts(log, result.influence)
     assert {event.site for event in of_kind(log, "aggregate")[-2:]} == {"site-0", "site-1"}
+
+
+def test_messages_expire_when_their_job_times_out():
+    def sent(**settings):
+        grid = InProcessGrid(linear_app(), 2)
+        start(FedBuff(clock=WallClock(0.001, 0.01), **settings), grid=grid, versions=1, timeout=40.0)
+        return {round(message.metadata.ttl, 6) for message in grid.sent}
+
+    assert sent(job_timeout=7.0) == {7.0}
+    assert sent() == {40.0}
 
 
 def test_polls_outside_their_range_are_refused():
