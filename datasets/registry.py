@@ -27,7 +27,7 @@ DATASETS: dict[str, Callable[[LoadOptions], ImageDataset]] = {
     emnist.LETTERS.name: emnist.load_letters,
     med_mnist.OCTMNIST.name: med_mnist.load_octmnist,
     med_mnist.DERMAMNIST.name: med_mnist.load_dermamnist,
-    elpv.CARD.name: elpv.load,
+    elpv.DESCRIPTION.name: elpv.load,
     ham10000.NAME: ham10000.load,
     isic2019.NAME: isic2019.load,
     image_folder.NAME: image_folder.load,
