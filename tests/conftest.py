@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+from flwr.supercore.task_identity import TaskIdentity
 from hypothesis import HealthCheck, settings
 
 # A busy machine is no reason to fail.
@@ -18,3 +19,9 @@ def _logger_as_before() -> Iterator[None]:
     before = logger.handlers[:], logger.level, logger.propagate
     yield
     logger.handlers[:], logger.level, logger.propagate = before
+
+
+@pytest.fixture
+def task_identity() -> None:
+    """Flower makes messages only in a process that knows its task."""
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
-from flwr.supercore.task_identity import TaskIdentity
 
 from federation import records
 from federation.replies import unusable_reply
@@ -21,10 +20,7 @@ SELECTION: dict[str, Any] = {
 }
 
 
-@pytest.fixture(autouse=True)
-def _identity() -> None:
-    """Flower makes messages only in a process that knows its task."""
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+pytestmark = pytest.mark.usefixtures("task_identity")
 
 
 def request(kind: str) -> Message:

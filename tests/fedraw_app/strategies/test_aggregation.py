@@ -257,6 +257,7 @@ def test_events_go_to_a_list_a_function_or_nowhere():
     assert kept == called == [event]
 
 
+@pytest.mark.usefixtures("task_identity")
 def test_who_measured_nothing_is_not_averaged() -> None:
     def reply(**metrics: float) -> Message:
         request = Message(RecordDict(), 1, "evaluate")
