@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 
 # Okabe and Ito's colours, which colour-blind readers can tell apart; markers and dashes work in grey.
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")
@@ -96,8 +97,10 @@ def legend_below(figure: Figure, axes: Axes) -> None:
         figure.legend(handles, names, loc="outside lower center", ncols=min(4, len(names)), fontsize="small")
 
 
-def shade(axes: Axes, values: Numbers, rows: Sequence[str], columns: Sequence[str], numbers: bool) -> object:
-    """Draw shares (R, C) in [0, 1] as a field; dark is little, NaN stays white. Returns it for a colour bar."""
+def shade(
+    axes: Axes, values: Numbers, rows: Sequence[str], columns: Sequence[str], numbers: bool
+) -> AxesImage:
+    """Draw shares (R, C) in [0, 1] as a field; dark is little, NaN stays white. Returns the image."""
     image = axes.imshow(values, cmap="cividis", vmin=0.0, vmax=1.0, aspect="auto")
     for ticks, names in ((axes.set_yticks, rows), (axes.set_xticks, columns)):
         if len(names) <= MOST_NAMES:

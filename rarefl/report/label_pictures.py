@@ -13,12 +13,13 @@ from rarefl.report.runs import Findings, Run
 from rarefl.report.sections import Section
 
 _KEYS = ["method", "seed", "label_round"]
+_COLUMNS = ("label_round", "site", "query_model", "class_0")
 
 
 def label_pictures(section: Section, findings: Findings) -> list[Picture]:
     """Return the pictures of a section of label rounds; those whose tables no run has are left out."""
     pictures = [_curves(section)]
-    queries = gather(section, lambda run: findings.table(run, QUERIES))
+    queries = gather(section, lambda run: findings.table(run, QUERIES, _COLUMNS, others=True))
     if queries is not None:
         bought = _bought(queries)
         pictures += [_classes(section, bought), _imbalance(section, bought)]
@@ -57,15 +58,16 @@ def _curves(section: Section) -> Picture:
 
 def _bought(queries: pd.DataFrame) -> pd.DataFrame:
     """Return the labels bought by method, seed and label round; a column a class."""
-    classes = sorted((name for name in queries if name.startswith("class_")), key=lambda n: int(n[6:]))
+    classes = sorted(
+        (name for name in map(str, queries) if name.startswith("class_")), key=lambda n: int(n[6:])
+    )
     return queries.groupby(_KEYS, sort=False)[classes].sum().sort_index(level="label_round")
 
 
 def _pool(section: Section) -> np.ndarray | None:
     """Return the mean number of training images of each class, (C,); None where no run tells it."""
-    counts = [
-        run.summary["train_class_counts"] for _, run in section.runs if "train_class_counts" in run.summary
-    ]
+    told = [run.summary.get("train_class_counts") for _, run in section.runs]
+    counts = [per_class for per_class in told if per_class]
     return np.mean(counts, axis=0) if counts else None
 
 
@@ -117,7 +119,7 @@ def _classes(section: Section, bought: pd.DataFrame) -> Picture:
 
 def _imbalance(section: Section, bought: pd.DataFrame) -> Picture:
     held = bought.groupby(["method", "seed"]).cumsum()
-    ratio = np.log(held.max(axis=1) / held.min(axis=1).clip(lower=1))
+    ratio = (held.max(axis=1) / held.min(axis=1).clip(lower=1)).map(np.log)
     figure, (axes,) = panels(["imbalance of the labelled set"], width=5.6, height=3.4)
     styles = looks(section.methods)
     for method in section.methods:
@@ -129,6 +131,8 @@ def _imbalance(section: Section, bought: pd.DataFrame) -> Picture:
     if (pool := _pool(section)) is not None:
         axes.axhline(pool.max() / max(pool.min(), 1), color="grey", linestyle=":", label="the pool")
     axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("{x:g}")
     axes.set_xlabel("label round")
     axes.set_xticks(sorted(set(bought.index.get_level_values("label_round"))))
     axes.set_ylabel("largest class over smallest")
@@ -161,8 +165,11 @@ def confusion_picture(section: Section, findings: Findings) -> Picture | None:
     """Return the confusion of the final models, a panel a method; None where no run has it."""
     shares: dict[str, list[np.ndarray]] = {}
     for method, run in section.runs:
-        if (frame := findings.table(run, CONFUSION)) is not None:
+        if (frame := findings.table(run, CONFUSION, ["class_0"], others=True)) is not None:
             counts = frame.filter(like="class_").to_numpy(dtype=np.float64)
+            if counts.shape[0] != counts.shape[1]:
+                findings.warnings.append(f"{run.name}: {CONFUSION} is not square; its picture lacks this run")
+                continue
             with np.errstate(invalid="ignore"):
                 shares.setdefault(method, []).append(counts / counts.sum(axis=1, keepdims=True))
     if not shares:

@@ -76,14 +76,14 @@ def training_measures(rows: pd.DataFrame, virtual: bool | None) -> tuple[tuple[M
     levels = sorted(name for name in map(str, rows) if name.startswith(TIME_TO) and rows[name].notna().any())
     common = [name for name in levels if rows[name].notna().all()]
     time = {True: "virtual time", False: "seconds", None: "time"}[virtual]
+    reached: tuple[Measure, ...] = ()
+    note = "No accuracy with a noted time was reached by every run."
     if common:
         level = 100 * float(common[-1].removeprefix(TIME_TO))
         reached = (Measure(common[-1], f"{time} to {level:.0f} % accuracy", 1.0, 1, -1),)
         note = (
             f"{level:.0f} % is the highest accuracy for which the time is noted and that every run reached."
         )
-    else:
-        reached, note = (), "No accuracy with a noted time was reached by every run."
     return (*LAST_FIVE, *_INFLUENCE, *reached, *_COST), note
 
 

@@ -54,8 +54,9 @@ def build(paths: Sequence[Path]) -> Report:
     """
     findings = read(paths)
     parts = tuple(_part(section, findings) for section in sections(findings))
+    folders = sum(run.folder is not None for run in findings.runs)
     missing = [
-        f"{len(names)} of {len(findings.runs)} runs have no {table}, such as {names[0]}; "
+        f"{len(names)} of {folders} runs have no {table}, such as {names[0]}; "
         "the pictures drawn from it lack them"
         for table, names in findings.missing.items()
     ]
@@ -66,5 +67,8 @@ def _part(section: Section, findings: Findings) -> Part:
     tables, notes = section_tables(section)
     pictures = (label_pictures if section.app == "fairfal" else training_pictures)(section, findings)
     seeds = sorted({run.seed for _, run in section.runs})
-    told = f"{len(section.runs)} runs: {len(section.methods)} methods, seeds {', '.join(map(str, seeds))}."
+    told = (
+        f"Runs: {len(section.runs)}. Methods: {', '.join(section.methods)}. "
+        f"Seeds: {', '.join(map(str, seeds))}."
+    )
     return Part(section.title, told, section.protocol, tuple(notes), tuple(tables), tuple(pictures))

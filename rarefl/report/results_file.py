@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from rarefl.report.runs import App, Findings, ReportError, Run, one_line, whole_lines
@@ -35,21 +36,21 @@ def read_results(path: Path, findings: Findings) -> None:
     for name in numbers:
         frame[name] = _numbers(path, frame[name], name)
     for column in needed:
-        if (empty := frame[column].isna()).any():
-            raise ReportError(f"{path}, line {int(empty.idxmax()) + 2}: {column} is empty")
+        if len(empty := np.flatnonzero(frame[column].isna())):
+            raise ReportError(f"{path}, line {empty[0] + 2}: {column} is empty")
     if frame.empty:
         findings.left_out[str(path)] = "it holds no run"
-    for name, rows in frame.groupby("run", sort=False):
-        config = rows[keys].iloc[0].fillna("").to_dict()
+    for run, rows in frame.groupby("run", sort=False):
+        config = {key: rows[key].fillna("").iloc[0] for key in keys}
         numeric = rows[[column for column in numbers if column != "seed"]].reset_index(drop=True)
         seed = int(rows["seed"].iloc[0])
-        findings.runs.append(Run(str(name), app, seed, config, numeric, source=str(path)))
+        findings.runs.append(Run(str(run), app, seed, config, numeric, source=str(path)))
 
 
 def _numbers(path: Path, texts: pd.Series, column: str) -> pd.Series:
     numbers = pd.to_numeric(texts, errors="coerce")
     wrong = numbers.isna() & texts.notna()
-    if wrong.any():
-        place = int(wrong.idxmax())
-        raise ReportError(f"{path}, line {place + 2}: {column} = {texts[place]!r} is not a number")
+    if len(places := np.flatnonzero(wrong)):
+        place = places[0]
+        raise ReportError(f"{path}, line {place + 2}: {column} = {texts.iloc[place]!r} is not a number")
     return numbers.astype("float64")

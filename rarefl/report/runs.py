@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from federation.errors import RareflError
 
 App = Literal["fairfal", "fedraw"]
+_TEXTS = ("site", "query_model", "kind", "reason")
 APPS: tuple[App, ...] = ("fairfal", "fedraw")
 
 
@@ -70,7 +72,7 @@ class Findings:
     warnings: list[str] = field(default_factory=list)
     missing: dict[str, list[str]] = field(default_factory=dict)
 
-    def table(self, run: Run, name: str, columns: Sequence[str] | None = None) -> pd.DataFrame | None:
+    def table(self, run: Run, name: str, columns: Sequence[str], others: bool = False) -> pd.DataFrame | None:
         """Return a table of a run's folder; None, and a note of it, when there is none that can be read.
 
         Parameters
@@ -78,7 +80,9 @@ class Findings:
         name
             File name, such as ``queries.csv``.
         columns
-            Columns that it must have; other ones are not read. None reads all.
+            Columns that it must have.
+        others
+            Whether other columns are read as well.
         """
         if run.folder is None:
             return None
@@ -87,9 +91,17 @@ class Findings:
             self.missing.setdefault(name, []).append(run.name)
             return None
         try:
-            frame = pd.read_csv(whole_lines(path, self.warnings), usecols=columns, low_memory=False)
+            frame = pd.read_csv(
+                whole_lines(path, self.warnings), usecols=None if others else list(columns), low_memory=False
+            )
+            if lacking := [column for column in columns if column not in frame]:
+                raise ValueError(f"it has no column {', '.join(lacking)}")
+            if wrong := [
+                column for column in frame if column not in _TEXTS and not is_numeric_dtype(frame[column])
+            ]:
+                raise ValueError(f"column {wrong[0]} has a cell that is no number")
         except (OSError, ValueError) as error:
-            self.warnings.append(f"{path} cannot be read ({one_line(error)}); its pictures lack this run")
+            self.warnings.append(f"{path} cannot be used ({one_line(error)}); its pictures lack this run")
             return None
         return frame
 

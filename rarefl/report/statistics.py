@@ -98,7 +98,7 @@ def signed_rank(differences: npt.ArrayLike) -> SignedRank:
         every_sign = stats.PermutationMethod(n_resamples=2**_MOST_PERMUTED)
         result = stats.wilcoxon(values, method=every_sign)
     else:
-        result = stats.wilcoxon(values, method="asymptotic")
+        result = stats.wilcoxon(values, method="approx")
     return SignedRank(len(values), float(result.statistic), min(1.0, float(result.pvalue)))
 
 

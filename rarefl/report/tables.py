@@ -64,7 +64,8 @@ def means_table(
 ) -> PrintedTable:
     """Return the table of :func:`summarise`: a row a place and measure, a column a method.
 
-    ``by`` is the column of the places and ``places`` the text of each, in order. The best mean of a row is bold, and every mean that prints the same; none where all do.
+    ``by`` is the column of the places and ``places`` the text of each, in
+    order. The best mean of a row is bold, and every mean that prints the same; none where all do.
     """
     seeds = section.seeds
     kinds = {measure.heading: measure for measure in measures}
@@ -74,11 +75,13 @@ def means_table(
         for heading in [kind for kind in kinds if (at["measure"] == kind).any()]:
             line = at[at["measure"] == heading].set_index("method")
             winners = _best(line["mean"].round(kinds[heading].decimals), kinds[heading].better)
-            cells = [Cell(heading)]
-            for method in section.methods:
-                there = method in line.index
-                text = _mean_text(line.loc[method], kinds[heading], seeds[method]) if there else NOTHING
-                cells.append(Cell(text, method in winners))
+            told = line.to_dict("index")
+            cells = [Cell(heading)] + [
+                Cell(_mean_text(told[method], kinds[heading], seeds[method]), method in winners)
+                if method in told
+                else Cell(NOTHING)
+                for method in section.methods
+            ]
             rows.append(([Cell(name)] if by else []) + cells)
             best |= found.index.isin(at[(at["measure"] == heading) & at["method"].isin(winners)].index)
     lead = ["labelled", "measure"] if by else ["measure"]
@@ -114,7 +117,7 @@ def _best(means: pd.Series, better: int) -> set[str]:
     return set() if len(winners) == len(told) else set(winners)
 
 
-def _mean_text(line: pd.Series, measure: Measure, seeds: int) -> str:
+def _mean_text(line: Mapping[str, Any], measure: Measure, seeds: int) -> str:
     if not line["n"]:
         return NOTHING
     text = f"{line['mean']:.{measure.decimals}f}"
@@ -146,7 +149,7 @@ def _label_rounds(section: Section) -> tuple[list[PrintedTable], list[str]]:
     tables = [
         means_table(
             section,
-            "label-rounds",
+            "means",
             f"Test images after the last round of each label round, by labelled share of the pool. {over} "
             "Rare labels bought: their share among all labels bought so far.",
             summarise(rows, shown, ["label_round"]),
@@ -171,8 +174,9 @@ def _short_runs(section: Section) -> list[str]:
     rounds = section.rows.groupby(["method", "seed"])["label_round"].nunique()
     short = rounds[rounds < section.rows["label_round"].nunique()]
     return [
-        f"{method}, seed {seed}: only {count} label rounds; it is in no area and not in the later rounds."
-        for (method, seed), count in short.items()
+        f"{run['method']}, seed {run['seed']}: only {run['label_round']} label rounds; it is in no area "
+        "and not in the later rounds."
+        for run in short.reset_index().to_dict("records")
     ]
 
 
@@ -181,7 +185,7 @@ def _training(section: Section) -> tuple[list[PrintedTable], list[str]]:
     shown, note = training_measures(section.rows, None if clock is None else clock == "virtual")
     found = summarise(section.rows, shown)
     caption = f"Accuracies are means of the last five evaluations. {_over(section)} {note}"
-    tables = [means_table(section, "training", caption, found, shown)]
+    tables = [means_table(section, "means", caption, found, shown)]
     pairs, told = _pairs(section, [(kind.heading, kind, section.rows) for kind in LAST_FIVE])
     return tables + pairs, told
 

@@ -11,6 +11,7 @@ from rarefl.report.runs import Findings
 from rarefl.report.sections import Section
 
 _POINTS = 200
+_SITE_COLUMNS = ("site", "rare", "share_of_updates", "share_of_weight")
 _GROUPS = ((0, "other sites", "#0072B2", "o"), (1, "sites with rare labels", "#D55E00", "^"))
 
 
@@ -18,11 +19,11 @@ def training_pictures(section: Section, findings: Findings) -> list[Picture]:
     """Return the pictures of a section of trainings; those whose tables no run has are left out."""
     columns = ["time", "rare_accuracy", "common_accuracy"]
     rounds = gather(section, lambda run: findings.table(run, ROUNDS, columns))
-    influence = gather(section, lambda run: findings.table(run, INFLUENCE))
+    influence = gather(section, lambda run: findings.table(run, INFLUENCE, _SITE_COLUMNS))
     events = gather(section, lambda run: findings.table(run, EVENTS, ["kind", "staleness"]))
     pictures = [
         None if rounds is None else _accuracy(section, rounds),
-        None if influence is None else _influence(section, influence),
+        None if influence is None else _biases(section, influence),
         None if events is None else _staleness(section, events),
         confusion_picture(section, findings),
     ]
@@ -60,7 +61,7 @@ def _held(run: pd.DataFrame, column: str, moments: np.ndarray) -> np.ndarray:
     return run[column].to_numpy(dtype=np.float64)[places.clip(min=0)]
 
 
-def _influence(section: Section, influence: pd.DataFrame) -> Picture:
+def _biases(section: Section, influence: pd.DataFrame) -> Picture:
     sites = influence[influence["site"] != RARE_GROUP]
     methods = [method for method in section.methods if (sites["method"] == method).any()]
     figure, grid = panels(methods)
@@ -69,7 +70,8 @@ def _influence(section: Section, influence: pd.DataFrame) -> Picture:
         of_method = sites[sites["method"] == method]
         for rare, name, colour, marker in _GROUPS:
             group = 100 * of_method.loc[of_method["rare"] == rare, ["share_of_updates", "share_of_weight"]]
-            axes.scatter(*group.to_numpy().T, color=colour, marker=marker, alpha=0.7, s=24, label=name)
+            updates, weight = group.to_numpy().T
+            axes.scatter(updates, weight, color=colour, marker=marker, alpha=0.7, s=24, label=name)
         axes.plot([0, most], [0, most], color="grey", linestyle="--", linewidth=1)
         axes.set_xlabel("share of the updates in %")
         axes.set_ylabel("share of the weight in %")

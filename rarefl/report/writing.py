@@ -14,9 +14,6 @@ from rarefl.report.runs import ReportError
 
 PAGE, TEXT = "report.html", "report.md"
 _TEMPLATE = Path(__file__).parent / "page.html.jinja"
-# Without these two, the same picture would be other bytes in each call.
-_REPEATABLE = {"svg.hashsalt": "rarefl"}
-_NO_DATE = {"Date": None}
 
 
 def write(report: Report, out: Path) -> None:
@@ -36,9 +33,7 @@ def write(report: Report, out: Path) -> None:
                 table.data.to_csv(out / "tables" / f"{table.slug}.csv", index=False, lineterminator="\n")
                 (out / "tables" / f"{table.slug}.tex").write_text(latex(table), encoding="utf-8")
             for picture in part.pictures:
-                drawings[picture.slug] = _svg(picture)
-                (out / "pictures" / f"{picture.slug}.svg").write_bytes(drawings[picture.slug])
-                picture.figure.savefig(out / "pictures" / f"{picture.slug}.png", format="png", dpi=150)
+                drawings[picture.slug] = _draw(picture, out / "pictures")
         (out / TEXT).write_text(report_markdown(report), encoding="utf-8")
         (out / PAGE).write_text(page(report, drawings), encoding="utf-8")
     except OSError as error:
@@ -47,10 +42,16 @@ def write(report: Report, out: Path) -> None:
         ) from None
 
 
-def _svg(picture: Picture) -> bytes:
-    with mpl.rc_context(_REPEATABLE), io.BytesIO() as file:
-        picture.figure.savefig(file, format="svg", metadata=_NO_DATE)
-        return file.getvalue()
+def _draw(picture: Picture, folder: Path) -> bytes:
+    """Save the picture as PNG and SVG and return the latter; it has the same bytes in each call."""
+    picture.figure.savefig(folder / f"{picture.slug}.png", format="png", dpi=150)
+    # What the layout found holds for the second file as well.
+    picture.figure.set_layout_engine("none")
+    with mpl.rc_context({"svg.hashsalt": "rarefl"}), io.BytesIO() as file:
+        picture.figure.savefig(file, format="svg", metadata={"Date": None})
+        drawing = file.getvalue()
+    (folder / f"{picture.slug}.svg").write_bytes(drawing)
+    return drawing
 
 
 def report_markdown(report: Report) -> str:
