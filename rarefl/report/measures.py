@@ -81,9 +81,7 @@ def training_measures(rows: pd.DataFrame, virtual: bool | None) -> tuple[tuple[M
     if common:
         level = 100 * float(common[-1].removeprefix(TIME_TO))
         reached = (Measure(common[-1], f"{time} to {level:.0f} % accuracy", 1.0, 1, -1),)
-        note = (
-            f"{level:.0f} % is the highest accuracy for which the time is noted and that every run reached."
-        )
+        note = f"{level:.0f} % is the highest accuracy with a noted time that every run reached."
     return (*LAST_FIVE, *_INFLUENCE, *reached, *_COST), note
 
 

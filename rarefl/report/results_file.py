@@ -38,6 +38,8 @@ def read_results(path: Path, findings: Findings) -> None:
     for column in needed:
         if len(empty := np.flatnonzero(frame[column].isna())):
             raise ReportError(f"{path}, line {empty[0] + 2}: {column} is empty")
+    if app == "fairfal":
+        frame["label_round"] = frame["label_round"].astype("int64")
     if frame.empty:
         findings.left_out[str(path)] = "it holds no run"
     for run, rows in frame.groupby("run", sort=False):

@@ -117,7 +117,7 @@ def _best(means: pd.Series, better: int) -> set[str]:
     return set() if len(winners) == len(told) else set(winners)
 
 
-def _mean_text(line: Mapping[str, Any], measure: Measure, seeds: int) -> str:
+def _mean_text(line: Mapping[Any, Any], measure: Measure, seeds: int) -> str:
     if not line["n"]:
         return NOTHING
     text = f"{line['mean']:.{measure.decimals}f}"
