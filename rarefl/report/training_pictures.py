@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+from matplotlib.ticker import MaxNLocator
 
 from federation.run_folder import EVENTS, INFLUENCE, ROUNDS
 from fedraw_app.influence_table import RARE_GROUP
@@ -90,6 +91,7 @@ def _staleness(section: Section, events: pd.DataFrame) -> Picture:
     for axes, method in zip(grid, methods, strict=False):
         shares = 100 * stale.loc[stale["method"] == method, "staleness"].value_counts(normalize=True)
         axes.bar(shares.index, shares, width=0.9, color="#0072B2")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("staleness in versions")
         axes.set_ylabel("aggregated updates in %")
     caption = "Staleness: versions published between the dispatch of an update and its arrival, all seeds."
