@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
+from scipy.integrate import trapezoid
 
 from rarefl.report.sections import Section
 from rarefl.sweep_results import TIME_TO
@@ -101,11 +102,11 @@ def areas(section: Section, measures: Sequence[Measure]) -> pd.DataFrame:
     found = []
     for (method, seed), run in rows.groupby(["method", "seed"], sort=False):
         ratios = run["label_ratio"].to_numpy(dtype=np.float64)
-        whole = len(run) == rounds > 1
+        whole = len(run) == rounds and ratios[-1] > ratios[0]
         row = {"method": method, "seed": seed, "seconds": run["seconds"].iloc[0]}
         for measure in measures:
             values = run[measure.column].to_numpy(dtype=np.float64)
-            area = np.trapezoid(values, ratios) / (ratios[-1] - ratios[0]) if whole else np.nan
+            area = trapezoid(values, ratios) / (ratios[-1] - ratios[0]) if whole else np.nan
             row[measure.column] = area
         found.append(row)
     return pd.DataFrame(found)

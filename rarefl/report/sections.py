@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from rarefl.report.runs import App, Findings, Run
+from rarefl.sweep_results import ROUND_COLUMNS, TRAINING_COLUMNS
 
 _NOT_COMPARED = ("output.", "nodes.")
 _OF_METHODS = ("query.", "strategy.")
@@ -61,7 +62,7 @@ def sections(findings: Findings) -> list[Section]:
     """Return the sections of all runs, in the order of the runs; two runs of one seed give a warning."""
     groups: dict[str, list[Run]] = {}
     for run in findings.runs:
-        groups.setdefault(json.dumps([run.app, run.source, _protocol(run)], sort_keys=True), []).append(run)
+        groups.setdefault(_key([run.app, run.source, _protocol(run)]), []).append(run)
     parts = [part for runs in groups.values() for part in _by_data_seed(runs)]
     titles = _titles(parts)
     return [
@@ -91,7 +92,7 @@ def method_names(methods: Sequence[Mapping[str, Any]], app: App) -> list[str]:
 
 
 def _differ(methods: Sequence[Mapping[str, Any]], key: str) -> bool:
-    return len({json.dumps(method.get(key)) for method in methods}) > 1
+    return len({_key(method.get(key)) for method in methods}) > 1
 
 
 def _telling_keys(methods: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -104,7 +105,7 @@ def _telling_keys(methods: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _kinds(methods: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> set[str]:
-    return {json.dumps([method.get(key) for key in keys]) for method in methods}
+    return {_key([method.get(key) for key in keys]) for method in methods}
 
 
 def _is_of_method(key: str) -> bool:
@@ -165,7 +166,7 @@ def _section(
 ) -> Section:
     chosen: dict[tuple[str, int], Run] = {}
     for run in runs:
-        place = (json.dumps(_method(run), sort_keys=True), run.seed)
+        place = (_key(_method(run)), run.seed)
         if place in chosen:
             findings.warnings.append(
                 f"{chosen[place].name} and {run.name} are runs of one method and seed; the latter is counted"
@@ -175,8 +176,18 @@ def _section(
     told = method_names([json.loads(method) for method in distinct], runs[0].app)
     names = dict(zip(distinct, told, strict=True))
     named = tuple((names[method], run) for (method, _), run in chosen.items())
-    rows = [run.rows.assign(method=method, seed=run.seed) for method, run in named]
-    return Section(title, slug, runs[0].app, protocol, tuple(told), named, pd.concat(rows, ignore_index=True))
+    rows = pd.concat(
+        [run.rows.assign(method=method, seed=run.seed) for method, run in named], ignore_index=True
+    )
+    columns = ROUND_COLUMNS if runs[0].app == "fairfal" else TRAINING_COLUMNS
+    lacking = [column for column in (*columns, "seconds") if column not in rows]
+    rows = rows.assign(**dict.fromkeys(lacking, float("nan")))
+    return Section(title, slug, runs[0].app, protocol, tuple(told), named, rows)
+
+
+def _key(value: Any) -> str:
+    """Return a text that is the same for equal values; TOML knows dates, too."""
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _text(value: Any) -> str:

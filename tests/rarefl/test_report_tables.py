@@ -9,7 +9,7 @@ from rarefl.report.printed import Cell, PrintedTable, latex, latex_text, markdow
 from rarefl.report.reading import read
 from rarefl.report.sections import Section, sections
 from rarefl.report.tables import section_tables
-from tests.rarefl.report_runs import label_rounds, training
+from tests.rarefl.report_runs import label_rounds, training, write_run
 
 
 def only_section(path: Path) -> Section:
@@ -115,6 +115,25 @@ def test_no_common_accuracy_is_said(tmp_path: Path) -> None:
     (means,), _ = section_tables(only_section(tmp_path))
     assert "No accuracy with a noted time was reached by every run." in means.caption
     assert not [row for row in lines(means) if "time to" in row[0]]
+
+
+def test_measures_that_a_file_lacks_are_in_no_row(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    path.write_text("run,query.name,seed,label_round,label_ratio,accuracy\nx,a,1,1,0.1,0.5\ny,b,1,1,0.1,\n")
+    (means, *_), _ = section_tables(only_section(path))
+    assert lines(means) == [["10.0 %", "accuracy %", "50.0", "–"], ["", "seeds", "1", "1"]]
+
+
+def test_a_schedule_without_training_has_shares_and_no_accuracy(tmp_path: Path) -> None:
+    for name in ("fedbuff", "fedraw"):
+        result = {"version": 30, "time": 50.0, "rare_share_of_weight": 0.2}
+        summary = {"result": result, "time_to_accuracy": {"0.50": None}}
+        write_run(tmp_path / name, summary, app="fedraw", strategy__name=name)
+    (means,), notes = section_tables(only_section(tmp_path))
+    assert [row[0] for row in lines(means)] == [
+        *("weight of rare sites %", "versions", "seconds a run", "seeds"),
+    ]
+    assert notes == ["No measure to compare."]
 
 
 TABLE = PrintedTable(
