@@ -64,15 +64,16 @@ def means_table(
 ) -> PrintedTable:
     """Return the table of :func:`summarise`: a row a place and measure, a column a method.
 
-    ``by`` is the column of the places and ``places`` the text of each, in
-    order. The best mean of a row is bold, and every mean that prints the same; none where all do.
+    ``by`` is the column of the places and ``places`` the text of each, in order. The best mean of a row is
+    bold, and every mean that prints the same; none where all do.
     """
     seeds = section.seeds
     kinds = {measure.heading: measure for measure in measures}
     rows, best = [], pd.Series(False, index=found.index)
     for place, name in (places or {None: ""}).items():
         at = found[found[by] == place] if by else found
-        for heading in [kind for kind in kinds if (at["measure"] == kind).any()]:
+        shown = [kind for kind in kinds if (at["measure"] == kind).any()]
+        for heading in shown:
             line = at[at["measure"] == heading].set_index("method")
             winners = _best(line["mean"].round(kinds[heading].decimals), kinds[heading].better)
             told = line.to_dict("index")
@@ -82,7 +83,8 @@ def means_table(
                 else Cell(NOTHING)
                 for method in section.methods
             ]
-            rows.append(([Cell(name)] if by else []) + cells)
+            # A place is named in its first row only.
+            rows.append(([Cell(name if heading == shown[0] else "")] if by else []) + cells)
             best |= found.index.isin(at[(at["measure"] == heading) & at["method"].isin(winners)].index)
     lead = ["labelled", "measure"] if by else ["measure"]
     rows.append([*([Cell("")] if by else []), Cell("seeds"), *(Cell(str(seeds[m])) for m in section.methods)])
@@ -91,21 +93,10 @@ def means_table(
         f"{section.slug}-{slug}",
         caption,
         (*lead, *section.methods),
-        tuple(tuple(row) for row in _without_repeats(rows, by)),
+        tuple(map(tuple, rows)),
         len(lead),
         data,
     )
-
-
-def _without_repeats(rows: list[list[Cell]], by: str) -> list[list[Cell]]:
-    """Name a place in its first row only."""
-    if not by:
-        return rows
-    before = [None, *(row[0].text for row in rows)]
-    return [
-        [Cell("") if row[0].text == last else row[0], *row[1:]]
-        for row, last in zip(rows, before, strict=False)
-    ]
 
 
 def _best(means: pd.Series, better: int) -> set[str]:
