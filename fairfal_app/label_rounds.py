@@ -69,6 +69,7 @@ class LabelRounds:
             finally:
                 if self.latest is not None:
                     self.folder.save_arrays({key: array.numpy() for key, array in self.latest.items()})
+            self.folder.write_confusion(self.evaluation.confusion)
             self.folder.write_summary(self.summary())
         self.folder.save_curve(self._curve())
         self.folder.write_summary(self.summary(), "finished")
@@ -93,6 +94,9 @@ class LabelRounds:
             "class_names": self.data.card.class_names,
             "rare_labels": self.data.rare_labels,
             "train_images": len(self.data.train_ids),
+            "train_class_counts": np.bincount(
+                self.data.train.labels[self.data.train_ids], minlength=self.data.num_classes
+            ),
             "budget_per_client": self.budget,
             "gamma_mean": self.gamma_mean,
             "label_rounds": self.results,

@@ -1,7 +1,9 @@
 """Evaluation of the global model on the server's test images."""
 
+import numpy as np
 import torch
 from flwr.app import ArrayRecord
+from sklearn.metrics import confusion_matrix
 
 from datasets.federated import FederatedData
 from federation.client import initial_model, load_record
@@ -13,7 +15,14 @@ from learning.views import Normalisation
 
 
 class ServerEvaluation:
-    """Measures global models on the whole test split every ``evaluate.every`` rounds and in the last five."""
+    """Measures global models on the whole test split every ``evaluate.every`` rounds and in the last five.
+
+    Attributes
+    ----------
+    confusion
+        Test images by true label (rows) and predicted label (columns) of the model measured last, int64
+        (C, C); zeros before.
+    """
 
     LAST_ROUNDS = 5
 
@@ -23,6 +32,7 @@ class ServerEvaluation:
         self.device = pick_device()
         self.model = initial_model(config, data, label_round=0)
         self.normalisation = Normalisation(data.card.mean, data.card.std)
+        self.confusion = np.zeros((data.num_classes, data.num_classes), dtype=np.int64)
 
     def due(self, server_round: int) -> bool:
         """Whether round ``server_round`` (from 1) is evaluated."""
@@ -38,4 +48,8 @@ class ServerEvaluation:
         predictions = predict(
             self.model, images, self.normalisation, self.device, self.config.train.precision
         )
-        return measure(predictions.probabilities, self.data.test.labels, self.data.rare_labels)
+        labels = self.data.test.labels
+        self.confusion = confusion_matrix(
+            labels, predictions.probabilities.argmax(axis=1), labels=np.arange(self.data.num_classes)
+        )
+        return measure(predictions.probabilities, labels, self.data.rare_labels)

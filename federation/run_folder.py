@@ -32,11 +32,11 @@ logger = logging.getLogger("rarefl")
 Status = Literal["running", "finished", "failed"]
 
 CONFIG, SUMMARY, ROUNDS, QUERIES = "config.toml", "summary.json", "rounds.csv", "queries.csv"
-EVENTS, INFLUENCE = "events.csv", "influence.csv"
+EVENTS, INFLUENCE, CONFUSION = "events.csv", "influence.csv", "confusion.csv"
 FINAL_MODEL, CURVE = "final.pt", "curve.png"
 TIME_PLOT, INFLUENCE_PLOT, STALENESS_PLOT = "accuracy.png", "influence.png", "staleness.png"
 RUN_FILES = (
-    *(CONFIG, SUMMARY, ROUNDS, QUERIES, EVENTS, INFLUENCE, FINAL_MODEL),
+    *(CONFIG, SUMMARY, ROUNDS, QUERIES, EVENTS, INFLUENCE, CONFUSION, FINAL_MODEL),
     *(CURVE, TIME_PLOT, INFLUENCE_PLOT, STALENESS_PLOT),
 )
 
@@ -132,6 +132,15 @@ class RunFolder:
         """Write ``influence.csv``, a row a site."""
         frame = pd.DataFrame(rows)
         self._replace(INFLUENCE, lambda path: frame.to_csv(path, index=False, lineterminator="\n"))
+
+    def write_confusion(self, counts: np.ndarray) -> None:
+        """Write ``confusion.csv``, a row a true label and a column ``class_0``, ... a predicted one.
+
+        ``counts`` are test images of the final model, (C, C).
+        """
+        frame = pd.DataFrame(counts, columns=[f"class_{label}" for label in range(len(counts))])
+        frame.insert(0, "label", range(len(counts)))
+        self._replace(CONFUSION, lambda path: frame.to_csv(path, index=False, lineterminator="\n"))
 
     def write_summary(self, summary: Mapping[str, Any], status: Status = "running", reason: str = "") -> None:
         """Write ``summary.json``: app, label, status, the reason of a failure, and what ``summary`` holds.

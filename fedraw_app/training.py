@@ -91,6 +91,8 @@ class Training:
         finally:
             self._write_events()
         self._save(result)
+        if self.rows:
+            self.folder.write_confusion(self.evaluation.confusion)
         self.folder.write_summary(self.summary(), "finished")
         self._tell()
 

@@ -1,4 +1,4 @@
-"""The command line ``rarefl``: look at data, check a run config, and run a grid of them.
+"""The command line ``rarefl``: look at data, check a run config, run a grid of them, and report on them.
 
 It needs the packages of a clone beside this one, among them ``datasets``; another package of that name that
 is installed must not be found first. So nothing of ours is imported before :func:`main` has put the project's
@@ -138,6 +138,44 @@ def data(
 
 def _console() -> Console:
     return Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 160)
+
+
+@app.command()
+def report(
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Folders with runs, at any depth, or results.csv of sweeps.",
+            metavar="DIR...",
+            show_default=False,
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the report; by default DIR/report.", show_default=False),
+    ] = None,
+) -> None:
+    """Compare the methods of finished runs: tables, tests, pictures, and a page to read offline.
+
+    Runs of different data or protocols stand in separate sections.
+    """
+    from rarefl.report.report import build
+    from rarefl.report.writing import PAGE, write
+
+    console = Console(markup=False, highlight=False, soft_wrap=True)
+    folder = out or (paths[0] if paths[0].is_dir() else paths[0].parent) / "report"
+    with _errors_in_one_line():
+        built = build(paths)
+        write(built, folder)
+    for part in built.parts:
+        console.print(f"{part.title}: {part.summary}")
+        for note in part.notes:
+            console.print(f"    {note}")
+    for warning in built.warnings:
+        console.print(f"warning: {warning}")
+    for name, reason in built.left_out.items():
+        console.print(f"not in the report: {name}: {reason}")
+    console.print(f"wrote {folder / PAGE}, report.md, tables and pictures")
 
 
 @contextmanager

@@ -21,7 +21,7 @@ PERCENTAGES = {
 }
 """Measures of a label round that the table shows, with their headings; shares in 0..1."""
 
-_ROUND_COLUMNS = (
+ROUND_COLUMNS = (
     "label_round",
     "label_ratio",
     "labelled",
@@ -43,12 +43,12 @@ TRAINING_PERCENTAGES = {
 }
 """Measures of a training that the table shows: means of the last five evaluations, shares of influence."""
 
-_TRAINING_COLUMNS = (
+TRAINING_COLUMNS = (
     *("version", "time", "accuracy", "balanced_accuracy", "rare_accuracy", "common_accuracy", "macro_f1"),
     *("loss", "accuracy_last5", "rare_accuracy_last5", "common_accuracy_last5", "aggregated"),
     *("replaced_per_flush", "rare_share_of_clients", "rare_share_of_updates", "rare_share_of_weight"),
 )
-_TIME_TO = "time_to_"
+TIME_TO = "time_to_"
 
 
 def result_rows(
@@ -69,34 +69,33 @@ def result_rows(
         Columns ``run``, the varied keys, ``seed``, the numbers of a label round or of a training (missing
         ones are NaN), and ``seconds``, which is the whole run's.
     """
-    if any("result" in summary for _, summary in summaries):
-        return _training_rows(summaries, keys)
+    training = any("result" in summary for _, summary in summaries)
     rows = [
-        {"run": run.name, **run.varied, "seed": run.seed}
-        | {column: label_round.get(column) for column in _ROUND_COLUMNS}
-        | {"seconds": summary.get("seconds")}
+        {"run": run.name, **run.varied, "seed": run.seed} | row
         for run, summary in summaries
-        for label_round in summary.get("label_rounds", [])
+        for row in (summary_rows(summary)[-1:] if training else summary_rows(summary))
     ]
-    frame = pd.DataFrame(rows, columns=["run", *keys, "seed", *_ROUND_COLUMNS, "seconds"])
-    measures = [*_ROUND_COLUMNS[3:], "label_ratio", "seconds"]
-    return frame.astype(dict.fromkeys(measures, "float64"))
+    levels = sorted({column for row in rows for column in row if column.startswith(TIME_TO)})
+    columns = [*TRAINING_COLUMNS, *levels] if training else [*ROUND_COLUMNS]
+    frame = pd.DataFrame(rows, columns=["run", *keys, "seed", *columns, "seconds"])
+    counts = {"label_round", "labelled"}
+    return frame.astype(dict.fromkeys([*(set(columns) - counts), "seconds"], "float64"))
 
 
-def _training_rows(
-    summaries: Sequence[tuple[PlannedRun, Mapping[str, Any]]], keys: Sequence[str]
-) -> pd.DataFrame:
-    levels = sorted({level for _, summary in summaries for level in summary.get("time_to_accuracy", {})})
-    rows = [
-        {"run": run.name, **run.varied, "seed": run.seed}
-        | {column: summary.get("result", {}).get(column) for column in _TRAINING_COLUMNS}
-        | {f"{_TIME_TO}{level}": summary.get("time_to_accuracy", {}).get(level) for level in levels}
-        | {"seconds": summary.get("seconds")}
-        for run, summary in summaries
-    ]
-    measures = [*_TRAINING_COLUMNS, *(f"{_TIME_TO}{level}" for level in levels), "seconds"]
-    frame = pd.DataFrame(rows, columns=["run", *keys, "seed", *measures])
-    return frame.astype(dict.fromkeys(measures, "float64"))
+def summary_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what a run has come to by its ``summary.json``: a row a label round, or one of a training.
+
+    Columns are :data:`ROUND_COLUMNS` or :data:`TRAINING_COLUMNS` (None where the run has no such number),
+    ``time_to_...``, the times at which a training reached accuracies, and ``seconds`` of the whole run.
+    """
+    seconds = {"seconds": summary.get("seconds")}
+    if "result" not in summary:
+        return [
+            {column: label_round.get(column) for column in ROUND_COLUMNS} | seconds
+            for label_round in summary.get("label_rounds", [])
+        ]
+    times = {f"{TIME_TO}{level}": time for level, time in summary.get("time_to_accuracy", {}).items()}
+    return [{column: summary["result"].get(column) for column in TRAINING_COLUMNS} | times | seconds]
 
 
 def grid_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
@@ -130,7 +129,7 @@ def grid_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _training_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
-    reached = [name for name in map(str, rows) if name.startswith(_TIME_TO) and rows[name].notna().all()]
+    reached = [name for name in map(str, rows) if name.startswith(TIME_TO) and rows[name].notna().all()]
     table = []
     for place, group in rows.assign(_all=0).groupby([*keys, "_all"], sort=False):
         cells = {key: _value(value) for key, value in zip(keys, place, strict=False)}
@@ -138,7 +137,7 @@ def _training_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, s
             cells[heading] = _mean_and_deviation(100 * group[name])
         cells["replaced per flush"] = _mean_and_deviation(group["replaced_per_flush"])
         if reached:
-            level = float(max(reached).removeprefix(_TIME_TO))
+            level = float(max(reached).removeprefix(TIME_TO))
             cells[f"time to {100 * level:.0f} %"] = _mean_and_deviation(group[max(reached)])
         cells["seconds"] = f"{group['seconds'].mean():.0f}"
         cells["seeds"] = str(len(group))

@@ -89,6 +89,7 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
         "summary.json",
         "final.pt",
         "curve.png",
+        "confusion.csv",
     }
     told = summary(tmp_path)
     assert told["status"] == "finished"
@@ -107,6 +108,15 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     assert first_query["gamma"].mean() == pytest.approx(first_query["gamma_mean"].iloc[0])
     np.testing.assert_allclose(later["s"], 1 - (later["d"] + later["gamma_mean"]) / 2)
     assert (later["query_model"] == np.where(later["s"] > 0.75, "global", "local")).all()
+    pool = told["train_class_counts"]
+    assert (len(pool), sum(pool)) == (10, told["train_images"])
+    bought = queries.filter(like="class_").sum()
+    assert (bought <= pool).all()
+    confusion = pd.read_csv(tmp_path / "confusion.csv")
+    counts = confusion.drop(columns="label").to_numpy()
+    assert np.trace(counts) / counts.sum() == pytest.approx(told["label_rounds"][-1]["accuracy"])
+    recalls = [told["label_rounds"][-1][f"accuracy_class_{label}"] for label in range(10)]
+    np.testing.assert_allclose(np.diag(counts) / counts.sum(axis=1), recalls)
     rounds = pd.read_csv(tmp_path / "rounds.csv")
     assert rounds[["label_round", "round"]].to_numpy().tolist() == [[t, r] for t in (1, 2, 3) for r in (1, 2)]
     assert all(torch.isfinite(tensor.float()).all() for tensor in final(tmp_path).values())

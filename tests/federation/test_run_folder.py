@@ -262,3 +262,8 @@ def test_arrays_are_tensors_that_load_without_pickle(folder: RunFolder) -> None:
 def test_the_curve_is_a_picture(folder: RunFolder) -> None:
     folder.save_curve(LearningCurve([0.1], [0.5], [0.4], [math.nan], np.ones((1, 2)), ("a", "b")))
     assert (folder.path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_confusion_has_a_row_a_true_label(folder: RunFolder) -> None:
+    folder.write_confusion(np.array([[5, 1], [2, 7]]))
+    assert (folder.path / "confusion.csv").read_text() == "label,class_0,class_1\n0,5,1\n1,2,7\n"

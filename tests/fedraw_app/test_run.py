@@ -85,6 +85,7 @@ def test_every_strategy_by_name_twice_the_same_with_one_and_two_workers(tmp_path
 def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     run(tmp_path, strategy__name="fedraw", train__versions=7, evaluate__clients=True)
     names = {"config.toml", "rounds.csv", "events.csv", "influence.csv", "summary.json", "final.pt"}
+    names |= {"confusion.csv"}
     assert {path.name for path in tmp_path.iterdir()} == names | PLOTS
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in PLOTS)
     log = events(tmp_path)
@@ -114,6 +115,8 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     assert told["result"]["participation_bias"] == pytest.approx(rare["participation_bias"])
     assert told["result"]["accuracy"] == rounds["accuracy"].iloc[-1]
     assert told["influence"]["rare_clients"] == [own["site"]]
+    counts = pd.read_csv(tmp_path / "confusion.csv").drop(columns="label").to_numpy()
+    assert np.trace(counts) / counts.sum() == pytest.approx(told["result"]["accuracy"])
 
 
 def test_evaluation_has_no_effect(tmp_path: Path) -> None:
@@ -185,7 +188,7 @@ def test_timing_only_runs_the_schedule_of_a_real_run_without_a_message(tmp_path:
     assert (tmp_path / "real" / "events.csv").read_bytes() == (
         tmp_path / "timing" / "events.csv"
     ).read_bytes()
-    assert not {"final.pt", "rounds.csv", "accuracy.png"} & {
+    assert not {"final.pt", "rounds.csv", "confusion.csv", "accuracy.png"} & {
         path.name for path in (tmp_path / "timing").iterdir()
     }
     assert summary(tmp_path / "timing")["result"]["aggregated"] == 8

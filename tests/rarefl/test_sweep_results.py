@@ -126,3 +126,9 @@ def test_a_training_is_one_row_and_times_go_to_the_highest_accuracy_that_all_rea
     }
     assert (table[1]["query.name"], table[1]["time to 75 %"]) == ("fairfal", "20.00")
     assert len(grid_table(result_rows(finished, []), [])) == 1
+
+
+def test_runs_of_both_apps_have_one_row_each(runs: list[PlannedRun]) -> None:
+    rows = result_rows([(runs[0], training(0.8, 0.4, {})), (runs[1], summary(0.5, 0.6))], KEYS)
+    assert len(rows) == 2
+    assert rows["accuracy"].tolist() == [0.9, 0.6]

@@ -1,0 +1,1 @@
+"""Reports: runs and results of sweeps become tables, tests, pictures and one page."""

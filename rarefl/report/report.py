@@ -1,0 +1,74 @@
+"""A report as a whole: sections with tables, notes and pictures, and what is not in it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rarefl.report.drawing import Picture
+from rarefl.report.label_pictures import label_pictures
+from rarefl.report.printed import PrintedTable
+from rarefl.report.reading import read
+from rarefl.report.runs import Findings
+from rarefl.report.sections import Section, sections
+from rarefl.report.tables import section_tables
+from rarefl.report.training_pictures import training_pictures
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """What a report says of one section."""
+
+    title: str
+    summary: str
+    protocol: dict[str, Any]
+    notes: tuple[str, ...]
+    tables: tuple[PrintedTable, ...]
+    pictures: tuple[Picture, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """Everything that is written.
+
+    Attributes
+    ----------
+    left_out
+        Runs and folders that are not in any table, and why.
+    warnings
+        What was wrong with tables that were read.
+    """
+
+    parts: tuple[Part, ...]
+    left_out: dict[str, str]
+    warnings: tuple[str, ...]
+
+
+def build(paths: Sequence[Path]) -> Report:
+    """Return the report of runs and results files.
+
+    Raises
+    ------
+    ReportError
+        See :func:`rarefl.report.reading.read`.
+    """
+    findings = read(paths)
+    parts = tuple(_part(section, findings) for section in sections(findings))
+    folders = sum(run.folder is not None for run in findings.runs)
+    missing = [
+        f"{len(names)} of {folders} runs have no {table}, such as {names[0]}; "
+        "the pictures drawn from it lack them"
+        for table, names in findings.missing.items()
+    ]
+    return Report(parts, findings.left_out, (*findings.warnings, *missing))
+
+
+def _part(section: Section, findings: Findings) -> Part:
+    tables, notes = section_tables(section)
+    pictures = (label_pictures if section.app == "fairfal" else training_pictures)(section, findings)
+    seeds = sorted({run.seed for _, run in section.runs})
+    told = (
+        f"Runs: {len(section.runs)}. Methods: {', '.join(section.methods)}. "
+        f"Seeds: {', '.join(map(str, seeds))}."
+    )
+    return Part(section.title, told, section.protocol, tuple(notes), tuple(tables), tuple(pictures))
