@@ -1,8 +1,8 @@
 """The server's side of active learning: query, train, measure, and again until the budget is spent."""
 
 import math
-import time
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,16 +13,20 @@ from datasets.randomness import draw_seed
 from fairfal_app.options import needs_local_model
 from fairfal_app.query.scalars import mean_gamma
 from federation import records
+from federation.checkpoints import Checkpoint
 from federation.client import array_record, initial_model
 from federation.config import RunConfig
-from federation.errors import LabelsLostError
+from federation.errors import ConfigError, LabelsLostError
 from federation.evaluation import ServerEvaluation
 from federation.grid import ClientGrid
+from federation.hello import Federation
 from federation.plots import LearningCurve
 from federation.progress import Progress, logger, quiet_flower, table_text
 from federation.run_folder import RunFolder
+from federation.session import Session
 from fedraw_app.options import TrainingSites, training_strategy
 from fedraw_app.strategies.events import Event
+from fedraw_app.strategies.registry import TrainingStrategy
 from learning.measure import Measures
 
 
@@ -32,18 +36,27 @@ class LabelRounds:
     Parameters
     ----------
     clients
-        The grid; its sites are known when ``run`` is called.
+        The grid; its sites are known.
+    federation
+        The clients and what they told of themselves.
     budget
         Labels that each client asks for in each label round.
     """
 
     def __init__(
-        self, clients: ClientGrid, config: RunConfig, data: FederatedData, folder: RunFolder, budget: int
+        self,
+        clients: ClientGrid,
+        config: RunConfig,
+        data: FederatedData,
+        folder: RunFolder,
+        federation: Federation,
+        budget: int,
     ) -> None:
         self.clients = clients
         self.config = config
         self.data = data
         self.folder = folder
+        self.federation = federation
         self.budget = budget
         self.evaluation = ServerEvaluation(config, data)
         self.gamma_mean: float | None = None
@@ -53,19 +66,36 @@ class LabelRounds:
         self.bought: list[np.ndarray] = []
         self.latest: ArrayRecord | None = None
         self.results: list[dict[str, Any]] = []
-        self.started = time.monotonic()
+        self.rows: list[dict[str, Any]] = []  # of the present label round
+        self.session = Session(config, clients, federation)
+        # On a wall clock versions are measured in a thread of its own.
+        self._measuring = threading.Lock()
 
-    def run(self) -> None:
-        """Run every label round; after each, the folder holds its model, its measures and its queries."""
+    def run(self, checkpoint: Checkpoint | None = None) -> None:
+        """Run every label round; after each, the folder holds its model, its measures and its queries.
+
+        With a checkpoint, go on in the label round that it was made in, whose query is done.
+
+        Raises
+        ------
+        LabelsLostError
+            A client has fewer labels than it told before.
+        """
         label_rounds = self.config.query.label_rounds
         progress = Progress(label_rounds, self.config.steps)
         arrays: ArrayRecord | None = None
-        for label_round in range(1, label_rounds + 1):
-            if not self.query(label_round, arrays):
-                logger.info("every pool is empty: nothing was left to label in label round %d", label_round)
-                break
+        first = 1 if checkpoint is None else self._restore(checkpoint.state)
+        for label_round in range(first, label_rounds + 1):
+            if checkpoint is None:
+                if not self.query(label_round, arrays):
+                    logger.info(
+                        "every pool is empty: nothing was left to label in label round %d", label_round
+                    )
+                    break
+                self._keep(label_round, needed=True)
             try:
-                arrays = self.train(label_round, progress)
+                arrays = self.train(label_round, progress, checkpoint)
+                checkpoint = None
             finally:
                 if self.latest is not None:
                     self.folder.save_arrays({key: array.numpy() for key, array in self.latest.items()})
@@ -89,7 +119,7 @@ class LabelRounds:
     def summary(self) -> dict[str, Any]:
         """Return what the run has come to so far."""
         return {
-            "seconds": round(time.monotonic() - self.started, 1),
+            "seconds": round(self.session.seconds, 1),
             "class_names": self.data.card.class_names,
             "rare_labels": self.data.rare_labels,
             "train_images": len(self.data.train_ids),
@@ -97,7 +127,59 @@ class LabelRounds:
             "gamma_mean": self.gamma_mean,
             "label_rounds": self.results,
             "failures": [*map(str, self.clients.failures), *self.failed_jobs],
+            "provenance": self.session.provenance(),
         }
+
+    # Checkpoints -------------------------------------------------------------------------------------------
+
+    def _keep(self, label_round: int, strategy: TrainingStrategy | None = None, needed: bool = False) -> None:
+        """Save what the run goes on from, if it is time or ``needed``: after a query, or within a training."""
+
+        def make() -> Checkpoint:
+            arrays, training = strategy.state_dict() if strategy else ({}, None)
+            name = self.clients.site_name
+            state = {
+                "label_round": label_round,
+                "training": training,
+                "rows": self.rows if strategy else [],
+                "gamma_mean": self.gamma_mean,
+                "num_labelled": {name(node): count for node, count in self.num_labelled.items()},
+                "coverage": {name(node): bits for node, bits in self.coverage.items()},
+                "failed_jobs": self.failed_jobs,
+                "bought": self.bought,
+                "results": self.results,
+                "session": self.session.state(),
+            }
+            return Checkpoint(arrays, state)
+
+        with self._measuring:
+            self.folder.checkpoint(make, needed)
+
+    def _restore(self, state: Mapping[str, Any]) -> int:
+        """Go back to a state and return its label round."""
+        self.rows = state["rows"]
+        self.gamma_mean = state["gamma_mean"]
+        self.failed_jobs = state["failed_jobs"]
+        self.bought = [np.array(counts, dtype=np.int64) for counts in state["bought"]]
+        self.results = state["results"]
+        self.session.restore(state["session"])
+        self._check_labels(state["num_labelled"])
+        nodes = {site.name: site.node_id for site in self.clients.sites}
+        self.num_labelled = {nodes[site]: count for site, count in state["num_labelled"].items()}
+        self.coverage = {nodes[site]: bits for site, bits in state["coverage"].items()}
+        return int(state["label_round"])
+
+    def _check_labels(self, due: Mapping[str, int]) -> None:
+        """Raise LabelsLostError where a client told of fewer labels in its hello than it had before."""
+        held = {site.name: site.num_labelled for site in self.federation.sites}
+        if strangers := sorted(due.keys() - held.keys()):
+            raise ConfigError(
+                f"{', '.join(strangers)} took part before and are not connected; the others are "
+                f"{', '.join(held)}. Start the SuperNodes with the names (site, partition-id) that they had"
+            )
+        lost = [(site, held[site], count) for site, count in due.items() if held[site] < count]
+        if lost:
+            raise LabelsLostError(_labels_lost(lost, self.folder.key))
 
     # Querying ----------------------------------------------------------------------------------------------
 
@@ -137,8 +219,7 @@ class LabelRounds:
         known = self.num_labelled.get(node_id, 0) + bought
         if count < known:
             raise LabelsLostError(
-                f"{self.clients.site_name(node_id)} has {count} labels where {known} are due: its client "
-                "lost its state, which a SuperNode keeps in memory only. Start the run again"
+                _labels_lost([(self.clients.site_name(node_id), count, known)], self.folder.key)
             )
         self.num_labelled[node_id] = count
 
@@ -146,7 +227,7 @@ class LabelRounds:
         self, message_type: str, request: Mapping[str, int | float], arrays: ArrayRecord | None
     ) -> dict[int, MetricRecord]:
         """Send one request to every client and return the metrics of the answers by node, in site order."""
-        content = RecordDict({records.CONFIG: ConfigRecord(dict(request))})
+        content = RecordDict({records.CONFIG: ConfigRecord({records.RUN: self.folder.key, **request})})
         if arrays is not None:
             content[records.ARRAYS] = arrays
         messages = [Message(content, node_id, message_type) for node_id in self.clients.get_node_ids()]
@@ -176,14 +257,18 @@ class LabelRounds:
 
     # Training ----------------------------------------------------------------------------------------------
 
-    def train(self, label_round: int, progress: Progress) -> ArrayRecord:
-        """Train a fresh model on what is labelled and return its arrays."""
+    def train(
+        self, label_round: int, progress: Progress, checkpoint: Checkpoint | None = None
+    ) -> ArrayRecord:
+        """Train a fresh model, or go on with that of a checkpoint, on what is labelled; return its arrays."""
         config, rounds = self.config, self.config.steps
         labelled_nodes = [
             node_id for node_id in self.clients.get_node_ids() if self.num_labelled.get(node_id, 0)
         ]
         self.clients.set_participants(labelled_nodes)
-        rows: list[dict[str, Any]] = []
+        resumed = checkpoint.state["training"] if checkpoint else None
+        if resumed is None:
+            self.rows = []
 
         def after_round(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             if server_round == 0:
@@ -195,8 +280,9 @@ class LabelRounds:
                 row = self._round_row(label_round, server_round, measures)
                 if config.evaluate.clients:
                     row |= self._clients_measures(label_round, server_round, arrays)
-                rows.append(row)
-                self.folder.append_round(row)
+                with self._measuring:
+                    self.rows.append(row)
+                    self.folder.append_round(row)
             progress.round_done(label_round, server_round, _headline(measures))
             return None
 
@@ -214,18 +300,27 @@ class LabelRounds:
                 draw_seed(config.seed, "participation", label_round),
                 events=take_event,
             )
+            strategy.on_step = lambda strategy: self._keep(
+                label_round, strategy, needed=strategy.version >= rounds
+            )
+            if checkpoint is not None and resumed is not None:
+                strategy.load_state(checkpoint.arrays, resumed)
             result = strategy.start(
                 grid=self.clients,
                 initial_arrays=array_record(initial_model(config, self.data, label_round)),
                 num_rounds=rounds,
                 timeout=config.nodes.reply_timeout,
-                train_config=ConfigRecord({records.LABEL_ROUND: label_round}),
+                train_config=ConfigRecord({records.RUN: self.folder.key, records.LABEL_ROUND: label_round}),
                 evaluate_fn=after_round,
             )
         self.clients.set_participants(None)
-        last = [row["accuracy"] for row in rows[-ServerEvaluation.LAST_ROUNDS :]]
+        self.latest = result.arrays
+        # On a wall clock a kill can come between the last version and its measures.
+        if not self.rows or self.rows[-1]["round"] < rounds:
+            after_round(rounds, result.arrays)
+        last = [row["accuracy"] for row in self.rows[-ServerEvaluation.LAST_ROUNDS :]]
         self.results.append(
-            rows[-1]
+            self.rows[-1]
             | {
                 "accuracy_last5": float(np.mean(last)),
                 "rare_label_share": self._rare_label_share(),
@@ -285,6 +380,16 @@ class LabelRounds:
             class_names=self.data.card.class_names,
             rare_labels=self.data.rare_labels,
         )
+
+
+def _labels_lost(sites: Sequence[tuple[str, int, int]], run_key: str) -> str:
+    """Return what it means that sites hold fewer labels than are due, and the way out."""
+    told = ", ".join(f"{site} has {held} labels where {due} are due" for site, held, due in sites)
+    return (
+        f"{told}: what these clients kept on their disks is gone, or they look elsewhere. It lies in the "
+        f"folder {run_key} of state-dir, a key of the node config; by default that is rarefl/clients in the "
+        "user's state folder (~/.local/state). Bring it back and resume the run, or start a new one"
+    )
 
 
 def _headline(measures: Measures | None) -> dict[str, float]:

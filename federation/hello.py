@@ -36,6 +36,8 @@ class ClientSite(Site):
     ----------
     pool_size
         Number of images that it may have labelled.
+    num_labelled
+        Number of images whose labels are at hand.
     label_coverage
         For each label 1 if a labelled example of it is at hand, else 0; (C,).
     device
@@ -45,6 +47,7 @@ class ClientSite(Site):
     """
 
     pool_size: int
+    num_labelled: int
     label_coverage: tuple[int, ...]
     device: str
     partition: int
@@ -104,12 +107,14 @@ def _wrong_number(found: int, count: int, seconds: float, simulated: bool) -> st
     )
 
 
-def connect(grid: Grid, config: RunConfig, num_classes: int) -> tuple[ClientGrid, Federation]:
+def connect(grid: Grid, config: RunConfig, num_classes: int, run_key: str) -> tuple[ClientGrid, Federation]:
     """Wait for the clients that the run config asks for, say hello and tell who answered.
+
+    ``run_key`` is the name by which clients find what they keep of the run.
 
     Raises what ``wait_for_nodes`` and ``say_hello`` raise.
     """
-    clients = ClientGrid(grid, num_classes=num_classes)
+    clients = ClientGrid(grid, num_classes=num_classes, run_key=run_key)
     wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
     federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
     devices = ", ".join(sorted({site.device for site in federation.sites}))
@@ -162,7 +167,10 @@ def ask_names(grid: ClientGrid, node_ids: Sequence[int], timeout: float) -> list
         One runs other source files than this server.
     """
     requests = [
-        Message(RecordDict({records.CONFIG: ConfigRecord()}), node_id, records.HELLO) for node_id in node_ids
+        Message(
+            RecordDict({records.CONFIG: ConfigRecord({records.RUN: grid.run_key})}), node_id, records.HELLO
+        )
+        for node_id in node_ids
     ]
     replies = grid.send_and_receive(requests, timeout=timeout)
     _check_sources(replies)
@@ -173,13 +181,15 @@ def _site(reply: Message) -> ClientSite:
     identity: ConfigRecord = reply.content.config_records[records.CONFIG]
     holdings: MetricRecord = reply.content.metric_records[records.METRICS]
     coverage = holdings[records.LABEL_COVERAGE]
-    pool_size = holdings[records.POOL_SIZE]
+    pool_size, num_labelled = holdings[records.POOL_SIZE], holdings[records.NUM_LABELLED]
     assert isinstance(coverage, list)
     assert isinstance(pool_size, int)
+    assert isinstance(num_labelled, int)
     return ClientSite(
         node_id=reply.metadata.src_node_id,
         name=str(identity[records.SITE]),
         pool_size=pool_size,
+        num_labelled=num_labelled,
         label_coverage=tuple(int(held) for held in coverage),
         device=str(identity[records.DEVICE]),
         partition=int(identity[records.PARTITION]),  # type: ignore[arg-type]

@@ -27,8 +27,8 @@ class ConnectedGrid(ClientGrid):
     """
 
     def __init__(self, clients: ClientGrid, names: dict[int, str], patience: float) -> None:
-        super().__init__(clients.inner, clients.sites)
-        self.failures = clients.failures
+        super().__init__(clients.inner, clients.sites, clients.num_classes, clients.run_key)
+        self.failures, self.array_bytes = clients.failures, clients.array_bytes
         self.names = names
         self.patience = patience
         self._nodes = {name: node for node, name in names.items()}

@@ -12,15 +12,16 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedProx, FedYogi, Strategy
+from flwr.serverapp.strategy import FedAdam, FedProx, FedYogi
 
 from fedraw_app.errors import SettingError, WeightError
 from fedraw_app.randomness import generator
 from fedraw_app.strategies.arrays import is_buffer, restore_dtype
+from fedraw_app.strategies.rounds import Rounds
 from fedraw_app.tables import look_up
 
 
-class PlainBuffers(FedAvg):
+class PlainBuffers(Rounds):
     """Mixin in front of one of Flower's averaging strategies.
 
     Parameters
@@ -136,7 +137,7 @@ class BufferedFedYogi(PlainBuffers, FedYogi):
     """FedYogi (arXiv 2003.00295)."""
 
 
-SYNCHRONOUS: dict[str, Callable[..., Strategy]] = {
+SYNCHRONOUS: dict[str, Callable[..., PlainBuffers]] = {
     "fedavg": BufferedFedAvg,
     "fedprox": BufferedFedProx,
     "fedadam": BufferedFedAdam,
@@ -154,7 +155,7 @@ def build_synchronous(
     fraction_evaluate: float = 0.0,
     seed: int = 0,
     sites: Mapping[int, str] | None = None,
-) -> Strategy:
+) -> PlainBuffers:
     """Return one of Flower's synchronous strategies that works with any number of nodes.
 
     Parameters
