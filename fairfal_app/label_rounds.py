@@ -133,7 +133,7 @@ class LabelRounds:
     # Checkpoints -------------------------------------------------------------------------------------------
 
     def _keep(self, label_round: int, strategy: TrainingStrategy | None = None, needed: bool = False) -> None:
-        """Save what the run goes on from, if it is time or ``needed``: after a query, or within a training."""
+        """Save what the run goes on from, if it is time or ``needed``: after a query, or in a training."""
 
         def make() -> Checkpoint:
             arrays, training = strategy.state_dict() if strategy else ({}, None)

@@ -26,6 +26,8 @@ FORMAT = 1
 SHARE = 0.01
 """Share of a run's time that checkpoints may take, beside those that it cannot do without."""
 
+_BEFORE_STATE, _AFTER_STATE = ', "state": ', "}\n"
+
 
 class Checkpoint(NamedTuple):
     """What a run goes on from: arrays by name, and a dictionary that came from JSON."""
@@ -63,7 +65,7 @@ class Checkpoints:
         replace_file(self._path(number, "pt"), write_tensors)
         text = json.dumps(state, default=_plain)
         head = {"format": FORMAT, "arrays": digest.hexdigest(), "digest": _digest(text)}
-        whole = f'{json.dumps(head)[:-1]}, "state": {text}}}\n'
+        whole = json.dumps(head)[:-1] + _BEFORE_STATE + text + _AFTER_STATE
         replace_file(self._path(number, "json"), lambda path: path.write_text(whole, encoding="utf-8"))
         keep = {number, self._sound}
         self._last = self._sound = number
@@ -99,14 +101,15 @@ class Checkpoints:
     def _read(self, number: int) -> Checkpoint:
         arrays = self._path(number, "pt")
         try:
-            content = json.loads(self._path(number, "json").read_text(encoding="utf-8"))
-            known, digest, state = content["format"], content["digest"], content["state"]
-            expected = content["arrays"]
+            head, _, rest = self._path(number, "json").read_text(encoding="utf-8").partition(_BEFORE_STATE)
+            told = json.loads(head + "}")
+            known, digest, expected = told["format"], told["digest"], told["arrays"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _DamagedError(f"it cannot be read ({type(error).__name__}: {error})") from None
         if known != FORMAT:
             raise _DamagedError(f"its format is {known!r}, not {FORMAT}")
-        if _digest(json.dumps(state)) != digest:
+        text = rest.removesuffix(_AFTER_STATE)
+        if _digest(text) != digest:
             raise _DamagedError("its content is not what was written (SHA-256)")
         try:
             with arrays.open("rb") as file:
@@ -116,7 +119,7 @@ class Checkpoints:
         if found != expected:
             raise _DamagedError(f"its tensors in {arrays.name} are not what was written (SHA-256)")
         tensors: dict[str, torch.Tensor] = torch.load(arrays, weights_only=True)
-        return Checkpoint({key: tensor.numpy() for key, tensor in tensors.items()}, state)
+        return Checkpoint({key: tensor.numpy() for key, tensor in tensors.items()}, json.loads(text))
 
     def _path(self, number: int, kind: str) -> Path:
         return self.folder / f"{number:06d}.{kind}"
