@@ -75,11 +75,6 @@ class LabelRounds:
         """Run every label round; after each, the folder holds its model, its measures and its queries.
 
         With a checkpoint, go on in the label round that it was made in, whose query is done.
-
-        Raises
-        ------
-        LabelsLostError
-            A client has fewer labels than it told before.
         """
         label_rounds = self.config.query.label_rounds
         progress = Progress(label_rounds, self.config.steps)
@@ -163,23 +158,10 @@ class LabelRounds:
         self.bought = [np.array(counts, dtype=np.int64) for counts in state["bought"]]
         self.results = state["results"]
         self.session.restore(state["session"])
-        self._check_labels(state["num_labelled"])
         nodes = {site.name: site.node_id for site in self.clients.sites}
         self.num_labelled = {nodes[site]: count for site, count in state["num_labelled"].items()}
         self.coverage = {nodes[site]: bits for site, bits in state["coverage"].items()}
         return int(state["label_round"])
-
-    def _check_labels(self, due: Mapping[str, int]) -> None:
-        """Raise LabelsLostError where a client told of fewer labels in its hello than it had before."""
-        held = {site.name: site.num_labelled for site in self.federation.sites}
-        if strangers := sorted(due.keys() - held.keys()):
-            raise ConfigError(
-                f"{', '.join(strangers)} took part before and are not connected; the others are "
-                f"{', '.join(held)}. Start the SuperNodes with the names (site, partition-id) that they had"
-            )
-        lost = [(site, held[site], count) for site, count in due.items() if held[site] < count]
-        if lost:
-            raise LabelsLostError(_labels_lost(lost, self.folder.key))
 
     # Querying ----------------------------------------------------------------------------------------------
 
@@ -380,6 +362,28 @@ class LabelRounds:
             class_names=self.data.card.class_names,
             rare_labels=self.data.rare_labels,
         )
+
+
+def check_labels(checkpoint: Checkpoint, federation: Federation, run_key: str) -> None:
+    """Check that the clients of a resumed run are those of before and hold the labels that they held.
+
+    Raises
+    ------
+    ConfigError
+        A client is there under another name.
+    LabelsLostError
+        A client told of fewer labels in its hello than it had.
+    """
+    due = checkpoint.state["num_labelled"]
+    held = {site.name: site.num_labelled for site in federation.sites}
+    if strangers := sorted(due.keys() - held.keys()):
+        raise ConfigError(
+            f"{', '.join(strangers)} took part before and are not connected; connected are "
+            f"{', '.join(held)}. Start the SuperNodes with the names (site, partition-id) that they had"
+        )
+    lost = [(site, held[site], count) for site, count in due.items() if held[site] < count]
+    if lost:
+        raise LabelsLostError(_labels_lost(lost, run_key))
 
 
 def _labels_lost(sites: Sequence[tuple[str, int, int]], run_key: str) -> str:

@@ -4,7 +4,7 @@ from flwr.serverapp import Grid
 
 from datasets.budget import budget_per_client
 from datasets.federated import federate
-from fairfal_app.label_rounds import LabelRounds
+from fairfal_app.label_rounds import LabelRounds, check_labels
 from federation.client import data_spec
 from federation.config import RunConfig
 from federation.hello import connect
@@ -29,6 +29,8 @@ def run(grid: Grid, config: RunConfig) -> None:
     rounds: LabelRounds | None = None
     with folder.told_if_failed(lambda: rounds.summary() if rounds else {}):
         clients, federation = connect(grid, config, data.num_classes, folder.key)
+        if checkpoint is not None:
+            check_labels(checkpoint, federation, folder.key)
         logger.info("each client buys %d labels in a label round", budget)
         rounds = LabelRounds(clients, config, data, folder, federation, budget)
         rounds.run(checkpoint)

@@ -135,6 +135,8 @@ class Training:
                 timeout=config.nodes.reply_timeout,
                 evaluate_fn=None if config.clock.timing_only else self._evaluate,
             )
+        if isinstance(strategy, AsynchronousStrategy):
+            self.influence = strategy.influence
         # On a wall clock a kill can come between the last version and its measures.
         if not config.clock.timing_only and self.rows[-1]["version"] < config.steps:
             self._evaluate(config.steps, result.arrays)

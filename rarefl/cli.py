@@ -83,7 +83,7 @@ def sweep(
 ) -> None:
     """Run a grid of run configs around a preset (conf/NAME.toml) with several seeds, and tabulate results.
 
-    Finished runs are skipped, so the same command goes on after Ctrl-C or a failure.
+    Finished runs are skipped and unfinished ones go on, so the same command serves after Ctrl-C or a failure.
     """
     from rarefl import sweep as sweeping
     from rarefl.superlink import LocalSuperLink
