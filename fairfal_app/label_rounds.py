@@ -67,7 +67,7 @@ class LabelRounds:
         self.latest: ArrayRecord | None = None
         self.results: list[dict[str, Any]] = []
         self.rows: list[dict[str, Any]] = []  # of the present label round
-        self.session = Session(config, clients, federation)
+        self.session = Session(config, clients, federation, folder)
         # On a wall clock versions are measured in a thread of its own.
         self._measuring = threading.Lock()
 

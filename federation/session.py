@@ -15,6 +15,7 @@ from federation.failures import Failure
 from federation.fingerprint import source_fingerprint
 from federation.grid import ClientGrid
 from federation.hello import Federation
+from federation.run_folder import RunFolder
 from learning.device import pick_device
 
 logger = logging.getLogger("rarefl")
@@ -33,10 +34,15 @@ class Session:
         The grid, whose failures and traffic are part of the books.
     federation
         The clients.
+    folder
+        The run's folder, which knows what checkpoints took.
     """
 
-    def __init__(self, config: RunConfig, clients: ClientGrid, federation: Federation) -> None:
+    def __init__(
+        self, config: RunConfig, clients: ClientGrid, federation: Federation, folder: RunFolder
+    ) -> None:
         self._config = config
+        self._folder = folder
         self._clients = clients
         self._sources, _ = source_fingerprint()
         self._devices = sorted({site.device for site in federation.sites})
@@ -51,7 +57,11 @@ class Session:
 
     @property
     def _sessions(self) -> list[dict[str, Any]]:
-        now = {"started": self._started, "seconds": round(time.monotonic() - self._begun, 1)}
+        now = {
+            "started": self._started,
+            "seconds": round(time.monotonic() - self._begun, 1),
+            "checkpoint_seconds": round(self._folder.checkpoint_seconds, 3),
+        }
         return [*self._before, now]
 
     def provenance(self) -> dict[str, Any]:

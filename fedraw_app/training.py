@@ -71,7 +71,7 @@ class Training:
             examples={site.name: site.pool_size for site in federation.sites},
             coverage={site.name: site.label_coverage for site in federation.sites},
         )
-        self.session = Session(config, clients, federation)
+        self.session = Session(config, clients, federation, folder)
         self.result: Result | None = None
         self.latest: ArrayRecord | None = None
         self._events: list[Event] = []

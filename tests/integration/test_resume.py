@@ -100,6 +100,8 @@ def kill(superlink: LocalSuperLink, name: str = "") -> None:
                 os.kill(process.pid, signal.SIGKILL)
         except (psutil.Error, ProcessLookupError):
             continue
+    while not name and superlink.running:
+        time.sleep(0.02)
 
 
 def run_undisturbed(folder: Path) -> None:

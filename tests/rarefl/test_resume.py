@@ -379,6 +379,15 @@ def test_a_finished_training_is_made_longer(
     assert_same(tmp_path / "run", longer.folder)
 
 
+@pytest.mark.parametrize("before_the_end", range(12, 30, 3))
+def test_a_run_is_killed_between_its_last_version_and_its_end(
+    references: Callable[..., Reference], before_the_end: int
+) -> None:
+    reference = references(FEDRAW | {"strategy.name": "fedbuff"})
+    image = reference.killed(reference.count - before_the_end)
+    assert_same(reference.resumed(image), reference.folder)
+
+
 def test_a_folder_that_holds_no_run_is_refused(tmp_path: Path, moments: Moments) -> None:
     for folder, reason in ((tmp_path, "No such file"), (tmp_path / "none", "No such file")):
         with pytest.raises(RunFolderError, match=rf"{folder} holds no run that can go on.*{reason}"):
