@@ -83,7 +83,7 @@ class PlainBuffers(Rounds):
         WeightError
             The weights of the replies give no average.
         """
-        replies = sorted(replies, key=lambda message: self._site_order(message.metadata.src_node_id))
+        replies = self._in_order(replies)
         contents = [message.content for message in replies if message.has_content()]
         weights = [
             value
@@ -106,6 +106,13 @@ class PlainBuffers(Rounds):
                 array = np.tensordot(shares, np.stack([record[key].numpy() for record in records]), axes=1)
             result[key] = Array(restore_dtype(array, np.dtype(records[0][key].dtype)))
         return ArrayRecord(result), metrics
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        """Average the metrics in the order of names: Flower draws the evaluating nodes in a random one."""
+        return super().aggregate_evaluate(server_round, self._in_order(replies))
+
+    def _in_order(self, replies: Iterable[Message]) -> list[Message]:
+        return sorted(replies, key=lambda message: self._site_order(message.metadata.src_node_id))
 
 
 def check_weights(weights: list[int | float], key: str) -> None:
