@@ -19,7 +19,7 @@ from federation.config import RunConfig
 from federation.errors import ConfigError, LabelsLostError
 from federation.evaluation import ServerEvaluation
 from federation.grid import ClientGrid
-from federation.hello import Federation
+from federation.hello import Federation, meet_again
 from federation.plots import LearningCurve
 from federation.progress import Progress, logger, quiet_flower, table_text
 from federation.run_folder import RunFolder
@@ -60,8 +60,8 @@ class LabelRounds:
         self.budget = budget
         self.evaluation = ServerEvaluation(config, data)
         self.gamma_mean: float | None = None
-        self.num_labelled: dict[int, int] = {}
-        self.coverage: dict[int, list[int]] = {}
+        self.num_labelled: dict[str, int] = {}
+        self.coverage: dict[str, list[int]] = {}
         self.failed_jobs: list[str] = []
         self.bought: list[np.ndarray] = []
         self.latest: ArrayRecord | None = None
@@ -132,14 +132,13 @@ class LabelRounds:
 
         def make() -> Checkpoint:
             arrays, training = strategy.state_dict() if strategy else ({}, None)
-            name = self.clients.site_name
             state = {
                 "label_round": label_round,
                 "training": training,
                 "rows": self.rows if strategy else [],
                 "gamma_mean": self.gamma_mean,
-                "num_labelled": {name(node): count for node, count in self.num_labelled.items()},
-                "coverage": {name(node): bits for node, bits in self.coverage.items()},
+                "num_labelled": self.num_labelled,
+                "coverage": self.coverage,
                 "failed_jobs": self.failed_jobs,
                 "bought": self.bought,
                 "results": self.results,
@@ -158,9 +157,7 @@ class LabelRounds:
         self.bought = [np.array(counts, dtype=np.int64) for counts in state["bought"]]
         self.results = state["results"]
         self.session.restore(state["session"])
-        nodes = {site.name: site.node_id for site in self.clients.sites}
-        self.num_labelled = {nodes[site]: count for site, count in state["num_labelled"].items()}
-        self.coverage = {nodes[site]: bits for site, bits in state["coverage"].items()}
+        self.num_labelled, self.coverage = state["num_labelled"], state["coverage"]
         return int(state["label_round"])
 
     # Querying ----------------------------------------------------------------------------------------------
@@ -170,7 +167,8 @@ class LabelRounds:
 
         Returns whether an image was labelled.
         """
-        estimates: dict[int, MetricRecord] = {}
+        meet_again(self.clients, self.config.nodes.timeout)
+        estimates: dict[str, MetricRecord] = {}
         if arrays is not None and needs_local_model(self.config.query):
             estimates = self._ask(records.ESTIMATE, {records.LABEL_ROUND: label_round}, arrays)
             if self.gamma_mean is None:
@@ -182,49 +180,48 @@ class LabelRounds:
             request[records.GAMMA_MEAN] = self.gamma_mean
         selections = self._ask(records.SELECT, request, arrays)
         bought = np.zeros(self.data.num_classes, dtype=np.int64)
-        for node_id, selection in selections.items():
-            self._keep_count(node_id, int(selection[records.NUM_LABELLED]), int(selection[records.BUDGET]))  # type: ignore[arg-type]
+        for site, selection in selections.items():
+            self._keep_count(site, int(selection[records.NUM_LABELLED]), int(selection[records.BUDGET]))  # type: ignore[arg-type]
             if int(selection[records.BUDGET]) < self.budget:  # type: ignore[arg-type]
-                site, taken = self.clients.site_name(node_id), selection[records.BUDGET]
+                taken = selection[records.BUDGET]
                 logger.info("%s: its last %s images were labelled, its pool is empty", site, taken)
-            self.coverage[node_id] = selection[records.LABEL_COVERAGE]  # type: ignore[assignment]
+            self.coverage[site] = selection[records.LABEL_COVERAGE]  # type: ignore[assignment]
             counts = selection[records.CLASS_COUNTS]
             bought += np.asarray(counts, dtype=np.int64)
             self.folder.append_query(
-                self._query_row(label_round, node_id, estimates.get(node_id, MetricRecord()), selection)
+                self._query_row(label_round, site, estimates.get(site, MetricRecord()), selection)
             )
         if bought.any():
             self.bought.append(bought)
         return bool(bought.any())
 
-    def _keep_count(self, node_id: int, count: int, bought: int) -> None:
-        known = self.num_labelled.get(node_id, 0) + bought
+    def _keep_count(self, site: str, count: int, bought: int) -> None:
+        known = self.num_labelled.get(site, 0) + bought
         if count < known:
-            raise LabelsLostError(
-                _labels_lost([(self.clients.site_name(node_id), count, known)], self.folder.key)
-            )
-        self.num_labelled[node_id] = count
+            raise LabelsLostError(_labels_lost([(site, count, known)], self.folder.key))
+        self.num_labelled[site] = count
 
     def _ask(
         self, message_type: str, request: Mapping[str, int | float], arrays: ArrayRecord | None
-    ) -> dict[int, MetricRecord]:
-        """Send one request to every client and return the metrics of the answers by node, in site order."""
+    ) -> dict[str, MetricRecord]:
+        """Send one request to every client and return the metrics of the answers by site, in their order."""
         content = RecordDict({records.CONFIG: ConfigRecord({records.RUN: self.folder.key, **request})})
         if arrays is not None:
             content[records.ARRAYS] = arrays
         messages = [Message(content, node_id, message_type) for node_id in self.clients.get_node_ids()]
         replies = self.clients.send_and_receive(messages, timeout=self.config.nodes.reply_timeout)
         return {
-            reply.metadata.src_node_id: reply.content.metric_records[records.METRICS] for reply in replies
+            self.clients.site_name(reply.metadata.src_node_id): reply.content.metric_records[records.METRICS]
+            for reply in replies
         }
 
     def _query_row(
-        self, label_round: int, node_id: int, estimate: MetricRecord, selection: MetricRecord
+        self, label_round: int, site: str, estimate: MetricRecord, selection: MetricRecord
     ) -> dict[str, Any]:
         uses_global = selection.get(records.GLOBAL_MODEL)
         row: dict[str, Any] = {
             "label_round": label_round,
-            "site": self.clients.site_name(node_id),
+            "site": site,
             "gamma": estimate.get(records.GAMMA),
             "gamma_mean": self.gamma_mean,
             "d": estimate.get(records.DISCREPANCY),
@@ -244,10 +241,10 @@ class LabelRounds:
     ) -> ArrayRecord:
         """Train a fresh model, or go on with that of a checkpoint, on what is labelled; return its arrays."""
         config, rounds = self.config, self.config.steps
-        labelled_nodes = [
-            node_id for node_id in self.clients.get_node_ids() if self.num_labelled.get(node_id, 0)
-        ]
-        self.clients.set_participants(labelled_nodes)
+        meet_again(self.clients, config.nodes.timeout)
+        self.clients.set_participants(
+            site.node_id for site in self.clients.sites if self.num_labelled.get(site.name, 0)
+        )
         resumed = checkpoint.state["training"] if checkpoint else None
         if resumed is None:
             self.rows = []
@@ -312,11 +309,10 @@ class LabelRounds:
         return result.arrays
 
     def _training_sites(self) -> TrainingSites:
-        names = {site.node_id: site.name for site in self.clients.sites}
         return TrainingSites(
-            names=names,
-            examples={names[node]: count for node, count in self.num_labelled.items() if count},
-            coverage={names[node]: bits for node, bits in self.coverage.items()},
+            names={site.node_id: site.name for site in self.clients.sites},
+            examples={site: count for site, count in self.num_labelled.items() if count},
+            coverage=self.coverage,
         )
 
     def _round_row(self, label_round: int, server_round: int, measures: Measures) -> dict[str, Any]:

@@ -43,8 +43,13 @@ def client_folder(node_config: Mapping[str, Any], run_key: str, site: str) -> Pa
     Raises
     ------
     LabelStoreError
-        ``state-dir`` is no absolute path.
+        ``state-dir`` is no absolute path, or the server's name of the run is not made of letters and digits.
     """
+    if not (run_key.isascii() and run_key.isalnum()):
+        raise LabelStoreError(
+            f"{site}: the server calls the run {run_key!r}, which no server of rarefl does: its names are "
+            "letters and digits. Nothing was read or written; ask who runs the server"
+        )
     given = node_config.get(STATE_DIR, "")
     if given and not (isinstance(given, str) and Path(given).is_absolute()):
         raise LabelStoreError(

@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 
 from federation import records
 from federation.config import RunConfig
-from federation.errors import ConfigError, NodesMissingError, SourceMismatchError
+from federation.errors import AllClientsFailedError, ConfigError, NodesMissingError, SourceMismatchError
 from federation.failures import group_by_reason
 from federation.fingerprint import source_fingerprint
 from federation.grid import ClientGrid, Site
@@ -175,6 +175,26 @@ def ask_names(grid: ClientGrid, node_ids: Sequence[int], timeout: float) -> list
     replies = grid.send_and_receive(requests, timeout=timeout)
     _check_sources(replies)
     return [_site(reply) for reply in replies]
+
+
+def meet_again(grid: ClientGrid, timeout: float) -> None:
+    """Look for sites whose node has gone, as when their SuperNode was started again with a new node.
+
+    New nodes are asked for their names, for up to ``timeout`` seconds, and take the places of the old ones.
+    """
+    connected = set(grid.inner.get_node_ids())
+    known = {site.node_id for site in grid.sites}
+    gone, strangers = known - connected, sorted(connected - known)
+    if not gone or not strangers:
+        return
+    try:
+        found = {site.name: site for site in ask_names(grid, strangers, timeout)}
+    except AllClientsFailedError:
+        return
+    back = {site.name for site in grid.sites if site.node_id in gone and site.name in found}
+    for name in sorted(back, key=_natural):
+        logger.info("%s is back", name)
+    grid.set_sites([found[site.name] if site.name in back else site for site in grid.sites])
 
 
 def _site(reply: Message) -> ClientSite:

@@ -149,6 +149,9 @@ def test_where_a_client_keeps_its_state(tmp_path, state_folder):
         assert folder.parent == (tmp_path / "k")
         assert folder.resolve() == folder
     assert client_folder({}, "k", "a/b") != client_folder({}, "k", "a%2Fb")
+    for wrong in ("", "..", "../other", "a/b", "ä"):
+        with pytest.raises(LabelStoreError, match="site-01: the server calls the run"):
+            client_folder({}, wrong, "site-01")
     for wrong in ("state", 3):
         with pytest.raises(LabelStoreError, match=rf"state-dir = {wrong!r} is not allowed.*absolute"):
             client_folder({"state-dir": wrong}, "k", "a")

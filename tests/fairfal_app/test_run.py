@@ -18,6 +18,7 @@ import fairfal_app.server_app as server
 import federation.client as client
 from datasets.errors import DatasetNotFoundError
 from datasets.federated import DataSpec, FederatedData
+from fairfal_app.label_rounds import LabelRounds
 from federation import records
 from federation.config import default_run_config
 from federation.errors import (
@@ -31,6 +32,7 @@ from federation.errors import (
 from federation.run_folder import RunFolder
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
+from tests import inprocess
 from tests.inprocess import InProcessGrid, run_in_process
 from tests.travel import kinds_that_travelled
 
@@ -401,6 +403,36 @@ def test_a_supernode_that_was_started_again_has_its_labels(tmp_path: Path) -> No
     run(tmp_path / "always", client=StartedAgain())
     for table in ("queries.csv", "rounds.csv"):
         assert (tmp_path / "never" / table).read_bytes() == (tmp_path / "always" / table).read_bytes()
+
+
+def test_a_supernode_that_comes_back_as_a_new_node_is_the_site_that_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the first training and the second query site-01 gets a new node without any state."""
+    run(tmp_path / "never")
+    inner: list[InProcessGrid] = []
+
+    class Moving(InProcessGrid):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            inner.append(self)
+
+    real = LabelRounds.query
+
+    def move_first(self: LabelRounds, label_round: int, arrays: ArrayRecord | None) -> bool:
+        if label_round == 2:
+            (grid,) = inner
+            context = grid.contexts.pop(1001)
+            context.node_id, context.state = 7, RecordDict()
+            grid.contexts[7], grid.locks[7] = context, grid.locks[1001]
+        return real(self, label_round, arrays)
+
+    monkeypatch.setattr(inprocess, "InProcessGrid", Moving)
+    monkeypatch.setattr(LabelRounds, "query", move_first)
+    run(tmp_path / "moved")
+    for table in ("queries.csv", "rounds.csv"):
+        assert (tmp_path / "never" / table).read_bytes() == (tmp_path / "moved" / table).read_bytes()
+    assert not summary(tmp_path / "moved")["failures"]
 
 
 def test_clients_keep_their_labels_where_the_node_config_says(tmp_path: Path) -> None:
