@@ -2,7 +2,7 @@
 
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,14 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 
 from datasets.federated import FederatedData
 from datasets.randomness import draw_seed
+from fairfal_app.labels_held import labels_lost
 from fairfal_app.options import needs_local_model
 from fairfal_app.query.scalars import mean_gamma
 from federation import records
 from federation.checkpoints import Checkpoint
 from federation.client import array_record, initial_model
 from federation.config import RunConfig
-from federation.errors import ConfigError, LabelsLostError
+from federation.errors import LabelsLostError
 from federation.evaluation import ServerEvaluation
 from federation.grid import ClientGrid
 from federation.hello import Federation, meet_again
@@ -198,7 +199,7 @@ class LabelRounds:
     def _keep_count(self, site: str, count: int, bought: int) -> None:
         known = self.num_labelled.get(site, 0) + bought
         if count < known:
-            raise LabelsLostError(_labels_lost([(site, count, known)], self.folder.key))
+            raise LabelsLostError(labels_lost([(site, count, known)], self.folder.key))
         self.num_labelled[site] = count
 
     def _ask(
@@ -358,38 +359,6 @@ class LabelRounds:
             class_names=self.data.card.class_names,
             rare_labels=self.data.rare_labels,
         )
-
-
-def check_labels(checkpoint: Checkpoint, federation: Federation, run_key: str) -> None:
-    """Check that the clients of a resumed run are those of before and hold the labels that they held.
-
-    Raises
-    ------
-    ConfigError
-        A client is there under another name.
-    LabelsLostError
-        A client told of fewer labels in its hello than it had.
-    """
-    due = checkpoint.state["num_labelled"]
-    held = {site.name: site.num_labelled for site in federation.sites}
-    if strangers := sorted(due.keys() - held.keys()):
-        raise ConfigError(
-            f"{', '.join(strangers)} took part before and are not connected; connected are "
-            f"{', '.join(held)}. Start the SuperNodes with the names (site, partition-id) that they had"
-        )
-    lost = [(site, held[site], count) for site, count in due.items() if held[site] < count]
-    if lost:
-        raise LabelsLostError(_labels_lost(lost, run_key))
-
-
-def _labels_lost(sites: Sequence[tuple[str, int, int]], run_key: str) -> str:
-    """Return what it means that sites hold fewer labels than are due, and the way out."""
-    told = ", ".join(f"{site} has {held} labels where {due} are due" for site, held, due in sites)
-    return (
-        f"{told}: what these clients kept on their disks is gone, or they look elsewhere. It lies in the "
-        f"folder {run_key} of state-dir, a key of the node config; by default that is rarefl/clients in the "
-        "user's state folder (~/.local/state). Bring it back and resume the run, or start a new one"
-    )
 
 
 def _headline(measures: Measures | None) -> dict[str, float]:

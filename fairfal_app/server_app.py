@@ -4,7 +4,8 @@ from flwr.serverapp import Grid
 
 from datasets.budget import budget_per_client
 from datasets.federated import federate
-from fairfal_app.label_rounds import LabelRounds, check_labels
+from fairfal_app.label_rounds import LabelRounds
+from fairfal_app.labels_held import check_labels
 from federation.client import data_spec
 from federation.config import RunConfig
 from federation.hello import connect

@@ -4,16 +4,13 @@
 row of a table is on the disk when the call returns, so that a killed run leaves files that can be read.
 """
 
-import hashlib
 import json
 import logging
 import math
 import secrets
-import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import datetime
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,13 +18,14 @@ import numpy as np
 import pandas as pd
 import tomli_w
 import torch
-from filelock import BaseFileLock, FileLock, Timeout
+from filelock import BaseFileLock
 from matplotlib.figure import Figure
 
 from federation.checkpoints import Checkpoint, Checkpoints, Pace
 from federation.csv_table import CsvTable
 from federation.errors import RunFolderError
 from federation.files import replace_file
+from federation.folders import absolute_path, cannot_write, locked, new_folder
 from federation.plots import LearningCurve, draw_learning_curve
 
 logger = logging.getLogger("rarefl")
@@ -90,17 +88,17 @@ class RunFolder:
         RunFolderError
             The path is relative, holds a finished run, is in use by another run, or cannot be written.
         """
-        path = _absolute("output.dir", directory or DEFAULT_PARENT)
+        path = absolute_path("output.dir", directory or DEFAULT_PARENT)
         try:
-            lock = _locked("output.dir", path) if directory else None
-            path = _existing(path) if directory else _new_folder(path, label)
-            folder = cls(path, app, label, secrets.token_hex(8), lock or _locked("output.dir", path))
+            lock = locked("output.dir", path) if directory else None
+            path = _existing(path) if directory else new_folder(path, label)
+            folder = cls(path, app, label, secrets.token_hex(8), lock or locked("output.dir", path))
             (path / CHECKPOINTS).mkdir()
             key = json.dumps({"key": folder.key})
             replace_file(path / CHECKPOINTS / RUN_KEY, lambda file: file.write_text(key, encoding="utf-8"))
             folder.write_summary({})
         except (OSError, ValueError) as error:
-            raise _cannot_write("output.dir", path, error) from error
+            raise cannot_write("output.dir", path, error) from error
         return folder
 
     @classmethod
@@ -112,7 +110,7 @@ class RunFolder:
         RunFolderError
             The path is relative or holds no run, or another run is writing to it.
         """
-        path = _absolute("output.resume", directory)
+        path = absolute_path("output.resume", directory)
         file = path / CHECKPOINTS / RUN_KEY
         try:
             key = json.loads(file.read_text(encoding="utf-8"))["key"]
@@ -124,7 +122,7 @@ class RunFolder:
                 f"output.resume: {path} holds no run that can go on: {file} cannot be read ({reason}). Give "
                 "the folder that the run told at its start ('results go to ...')"
             ) from None
-        folder = cls(path, app, label, key, _locked("output.resume", path))
+        folder = cls(path, app, label, key, locked("output.resume", path))
         folder.told = _summary(path / SUMMARY)
         return folder
 
@@ -254,54 +252,6 @@ class RunFolder:
 
     def _replace(self, name: str, write: Callable[[Path], object]) -> None:
         replace_file(self.path / name, write)
-
-
-def _absolute(key: str, directory: str) -> Path:
-    try:
-        path = Path(directory).expanduser()
-    except RuntimeError as error:
-        raise RunFolderError(f"{key} = {directory!r}: {error}; give an absolute path") from None
-    if not path.is_absolute():
-        raise RunFolderError(
-            f"{key} = {directory!r} is relative. The server's working folder is one of Flower's, "
-            "not the one in which you typed `flwr run`; give an absolute path, such as "
-            f"{Path.home() / path}"
-        )
-    return path
-
-
-def _cannot_write(key: str, path: Path, error: Exception) -> RunFolderError:
-    reason = getattr(error, "strerror", None) or error
-    return RunFolderError(
-        f"{key}: cannot write to {path}: {reason}. Give the path of a folder "
-        "that the user who runs the SuperLink may write to"
-    )
-
-
-def _new_folder(parent: Path, label: str) -> Path:
-    """Make a folder named by the time and the label; runs that start in the same second get numbers."""
-    parent.mkdir(parents=True, exist_ok=True)
-    name = f"{datetime.now():%Y%m%d-%H%M%S}-{label}"
-    number = 1
-    while True:
-        path = parent / (name if number == 1 else f"{name}-{number}")
-        with suppress(FileExistsError):
-            path.mkdir()
-            return path
-        number += 1
-
-
-def _locked(key: str, path: Path) -> BaseFileLock:
-    """Return the lock of a folder, held by this process; it lies outside, so that the folder stays clean."""
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"rarefl-{digest}.lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise RunFolderError(
-            f"{key}: another run is writing to {path}; wait for its end, or give another folder"
-        ) from None
-    return lock
 
 
 def _existing(path: Path) -> Path:

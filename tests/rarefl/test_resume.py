@@ -388,6 +388,17 @@ def test_a_run_is_killed_between_its_last_version_and_its_end(
     assert_same(reference.resumed(image), reference.folder)
 
 
+def test_on_a_wall_clock_a_run_comes_to_its_end_and_measures_its_last_version(
+    references: Callable[..., Reference],
+) -> None:
+    reference = references(FEDRAW | {"strategy.name": "fedraw", "clock.name": "wall"})
+    for moment in (reference.count // 2, 3 * reference.count // 4):
+        image = reference.resumed(reference.killed(moment))
+        versions = [line.split(",")[0] for line in (image / "rounds.csv").read_text().splitlines()]
+        assert versions[-1] == str(summary(image)["result"]["version"]) == "4"
+        assert len(set(versions)) == len(versions)
+
+
 def test_a_folder_that_holds_no_run_is_refused(tmp_path: Path, moments: Moments) -> None:
     for folder, reason in ((tmp_path, "No such file"), (tmp_path / "none", "No such file")):
         with pytest.raises(RunFolderError, match=rf"{folder} holds no run that can go on.*{reason}"):
