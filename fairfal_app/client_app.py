@@ -6,6 +6,7 @@ from flwr.clientapp import ClientApp
 from fairfal_app.labelling import Labelling
 from federation import client as handlers
 from federation import records
+from federation.client import Client
 
 app = ClientApp()
 
@@ -13,7 +14,7 @@ app = ClientApp()
 @app.query("hello")
 def hello(message: Message, context: Context) -> Message:
     """Answer who this client is."""
-    labelling = Labelling(context)
+    labelling = Labelling(message, context)
     _, labels = labelling.labelled()
     return handlers.hello(message, labelling.client, labels)
 
@@ -21,20 +22,20 @@ def hello(message: Message, context: Context) -> Message:
 @app.train()
 def train(message: Message, context: Context) -> Message:
     """Train on the labelled images."""
-    labelling = Labelling(context)
-    return handlers.train(message, labelling.client, *labelling.labelled())
+    labelling = Labelling(message, context)
+    return handlers.train(message, labelling.client, *labelling.labelled(_label_round(message)))
 
 
 @app.evaluate()
 def evaluate(message: Message, context: Context) -> Message:
     """Evaluate on this client's part of the test images."""
-    return handlers.evaluate(message, Labelling(context).client)
+    return handlers.evaluate(message, Client.of(context))
 
 
 @app.query("estimate")
 def estimate(message: Message, context: Context) -> Message:
     """Train the local-only model and answer with gamma_k and d_k; with neither when nothing is labelled."""
-    labelling = Labelling(context)
+    labelling = Labelling(message, context)
     label_round = _label_round(message)
     scalars = labelling.estimate(label_round, message.content.array_records[records.ARRAYS])
     metrics: records.Metrics = {}
@@ -46,7 +47,7 @@ def estimate(message: Message, context: Context) -> Message:
 @app.query("select")
 def select(message: Message, context: Context) -> Message:
     """Choose images, have them labelled and answer with counts."""
-    labelling = Labelling(context)
+    labelling = Labelling(message, context)
     request = message.content.config_records[records.CONFIG]
     metrics = labelling.select(
         _label_round(message),

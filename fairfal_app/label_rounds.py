@@ -1,7 +1,7 @@
 """The server's side of active learning: query, train, measure, and again until the budget is spent."""
 
 import math
-import time
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,19 +10,24 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 
 from datasets.federated import FederatedData
 from datasets.randomness import draw_seed
+from fairfal_app.labels_held import labels_lost
 from fairfal_app.options import needs_local_model
 from fairfal_app.query.scalars import mean_gamma
 from federation import records
+from federation.checkpoints import Checkpoint
 from federation.client import array_record, initial_model
 from federation.config import RunConfig
 from federation.errors import LabelsLostError
 from federation.evaluation import ServerEvaluation
 from federation.grid import ClientGrid
+from federation.hello import Federation, meet_again
 from federation.plots import LearningCurve
 from federation.progress import Progress, logger, quiet_flower, table_text
 from federation.run_folder import RunFolder
+from federation.session import Session
 from fedraw_app.options import TrainingSites, training_strategy
 from fedraw_app.strategies.events import Event
+from fedraw_app.strategies.registry import TrainingStrategy
 from learning.measure import Measures
 
 
@@ -32,40 +37,61 @@ class LabelRounds:
     Parameters
     ----------
     clients
-        The grid; its sites are known when ``run`` is called.
+        The grid; its sites are known.
+    federation
+        The clients and what they told of themselves.
     budget
         Labels that each client asks for in each label round.
     """
 
     def __init__(
-        self, clients: ClientGrid, config: RunConfig, data: FederatedData, folder: RunFolder, budget: int
+        self,
+        clients: ClientGrid,
+        config: RunConfig,
+        data: FederatedData,
+        folder: RunFolder,
+        federation: Federation,
+        budget: int,
     ) -> None:
         self.clients = clients
         self.config = config
         self.data = data
         self.folder = folder
+        self.federation = federation
         self.budget = budget
         self.evaluation = ServerEvaluation(config, data)
         self.gamma_mean: float | None = None
-        self.num_labelled: dict[int, int] = {}
-        self.coverage: dict[int, list[int]] = {}
+        self.num_labelled: dict[str, int] = {}
+        self.coverage: dict[str, list[int]] = {}
         self.failed_jobs: list[str] = []
         self.bought: list[np.ndarray] = []
         self.latest: ArrayRecord | None = None
         self.results: list[dict[str, Any]] = []
-        self.started = time.monotonic()
+        self.rows: list[dict[str, Any]] = []  # of the present label round
+        self.session = Session(config, clients, federation, folder)
+        # On a wall clock versions are measured in a thread of its own.
+        self._measuring = threading.Lock()
 
-    def run(self) -> None:
-        """Run every label round; after each, the folder holds its model, its measures and its queries."""
+    def run(self, checkpoint: Checkpoint | None = None) -> None:
+        """Run every label round; after each, the folder holds its model, its measures and its queries.
+
+        With a checkpoint, go on in the label round that it was made in, whose query is done.
+        """
         label_rounds = self.config.query.label_rounds
         progress = Progress(label_rounds, self.config.steps)
         arrays: ArrayRecord | None = None
-        for label_round in range(1, label_rounds + 1):
-            if not self.query(label_round, arrays):
-                logger.info("every pool is empty: nothing was left to label in label round %d", label_round)
-                break
+        first = 1 if checkpoint is None else self._restore(checkpoint.state)
+        for label_round in range(first, label_rounds + 1):
+            if checkpoint is None:
+                if not self.query(label_round, arrays):
+                    logger.info(
+                        "every pool is empty: nothing was left to label in label round %d", label_round
+                    )
+                    break
+                self._keep(label_round, needed=True)
             try:
-                arrays = self.train(label_round, progress)
+                arrays = self.train(label_round, progress, checkpoint)
+                checkpoint = None
             finally:
                 if self.latest is not None:
                     self.folder.save_arrays({key: array.numpy() for key, array in self.latest.items()})
@@ -90,7 +116,7 @@ class LabelRounds:
     def summary(self) -> dict[str, Any]:
         """Return what the run has come to so far."""
         return {
-            "seconds": round(time.monotonic() - self.started, 1),
+            "seconds": round(self.session.seconds, 1),
             "class_names": self.data.card.class_names,
             "rare_labels": self.data.rare_labels,
             "train_images": len(self.data.train_ids),
@@ -101,7 +127,43 @@ class LabelRounds:
             "gamma_mean": self.gamma_mean,
             "label_rounds": self.results,
             "failures": [*map(str, self.clients.failures), *self.failed_jobs],
+            "provenance": self.session.provenance(),
         }
+
+    # Checkpoints -------------------------------------------------------------------------------------------
+
+    def _keep(self, label_round: int, strategy: TrainingStrategy | None = None, needed: bool = False) -> None:
+        """Save what the run goes on from, if it is time or ``needed``: after a query, or in a training."""
+
+        def make() -> Checkpoint:
+            arrays, training = strategy.state_dict() if strategy else ({}, None)
+            state = {
+                "label_round": label_round,
+                "training": training,
+                "rows": self.rows if strategy else [],
+                "gamma_mean": self.gamma_mean,
+                "num_labelled": self.num_labelled,
+                "coverage": self.coverage,
+                "failed_jobs": self.failed_jobs,
+                "bought": self.bought,
+                "results": self.results,
+                "session": self.session.state(),
+            }
+            return Checkpoint(arrays, state)
+
+        with self._measuring:
+            self.folder.checkpoint(make, needed)
+
+    def _restore(self, state: Mapping[str, Any]) -> int:
+        """Go back to a state and return its label round."""
+        self.rows = state["rows"]
+        self.gamma_mean = state["gamma_mean"]
+        self.failed_jobs = state["failed_jobs"]
+        self.bought = [np.array(counts, dtype=np.int64) for counts in state["bought"]]
+        self.results = state["results"]
+        self.session.restore(state["session"])
+        self.num_labelled, self.coverage = state["num_labelled"], state["coverage"]
+        return int(state["label_round"])
 
     # Querying ----------------------------------------------------------------------------------------------
 
@@ -110,7 +172,8 @@ class LabelRounds:
 
         Returns whether an image was labelled.
         """
-        estimates: dict[int, MetricRecord] = {}
+        meet_again(self.clients, self.config.nodes.timeout)
+        estimates: dict[str, MetricRecord] = {}
         if arrays is not None and needs_local_model(self.config.query):
             estimates = self._ask(records.ESTIMATE, {records.LABEL_ROUND: label_round}, arrays)
             if self.gamma_mean is None:
@@ -122,50 +185,48 @@ class LabelRounds:
             request[records.GAMMA_MEAN] = self.gamma_mean
         selections = self._ask(records.SELECT, request, arrays)
         bought = np.zeros(self.data.num_classes, dtype=np.int64)
-        for node_id, selection in selections.items():
-            self._keep_count(node_id, int(selection[records.NUM_LABELLED]), int(selection[records.BUDGET]))  # type: ignore[arg-type]
+        for site, selection in selections.items():
+            self._keep_count(site, int(selection[records.NUM_LABELLED]), int(selection[records.BUDGET]))  # type: ignore[arg-type]
             if 0 < int(selection[records.BUDGET]) < self.budget:  # type: ignore[arg-type]
-                site, taken = self.clients.site_name(node_id), selection[records.BUDGET]
+                taken = selection[records.BUDGET]
                 logger.info("%s: its last %s images were labelled, its pool is empty", site, taken)
-            self.coverage[node_id] = selection[records.LABEL_COVERAGE]  # type: ignore[assignment]
+            self.coverage[site] = selection[records.LABEL_COVERAGE]  # type: ignore[assignment]
             counts = selection[records.CLASS_COUNTS]
             bought += np.asarray(counts, dtype=np.int64)
             self.folder.append_query(
-                self._query_row(label_round, node_id, estimates.get(node_id, MetricRecord()), selection)
+                self._query_row(label_round, site, estimates.get(site, MetricRecord()), selection)
             )
         if bought.any():
             self.bought.append(bought)
         return bool(bought.any())
 
-    def _keep_count(self, node_id: int, count: int, bought: int) -> None:
-        known = self.num_labelled.get(node_id, 0) + bought
+    def _keep_count(self, site: str, count: int, bought: int) -> None:
+        known = self.num_labelled.get(site, 0) + bought
         if count < known:
-            raise LabelsLostError(
-                f"{self.clients.site_name(node_id)} has {count} labels where {known} are due: its client "
-                "lost its state, which a SuperNode keeps in memory only. Start the run again"
-            )
-        self.num_labelled[node_id] = count
+            raise LabelsLostError(labels_lost([(site, count, known)], self.folder.key))
+        self.num_labelled[site] = count
 
     def _ask(
         self, message_type: str, request: Mapping[str, int | float], arrays: ArrayRecord | None
-    ) -> dict[int, MetricRecord]:
-        """Send one request to every client and return the metrics of the answers by node, in site order."""
-        content = RecordDict({records.CONFIG: ConfigRecord(dict(request))})
+    ) -> dict[str, MetricRecord]:
+        """Send one request to every client and return the metrics of the answers by site, in their order."""
+        content = RecordDict({records.CONFIG: ConfigRecord({records.RUN: self.folder.key, **request})})
         if arrays is not None:
             content[records.ARRAYS] = arrays
         messages = [Message(content, node_id, message_type) for node_id in self.clients.get_node_ids()]
         replies = self.clients.send_and_receive(messages, timeout=self.config.nodes.reply_timeout)
         return {
-            reply.metadata.src_node_id: reply.content.metric_records[records.METRICS] for reply in replies
+            self.clients.site_name(reply.metadata.src_node_id): reply.content.metric_records[records.METRICS]
+            for reply in replies
         }
 
     def _query_row(
-        self, label_round: int, node_id: int, estimate: MetricRecord, selection: MetricRecord
+        self, label_round: int, site: str, estimate: MetricRecord, selection: MetricRecord
     ) -> dict[str, Any]:
         uses_global = selection.get(records.GLOBAL_MODEL)
         row: dict[str, Any] = {
             "label_round": label_round,
-            "site": self.clients.site_name(node_id),
+            "site": site,
             "gamma": estimate.get(records.GAMMA),
             "gamma_mean": self.gamma_mean,
             "d": estimate.get(records.DISCREPANCY),
@@ -180,14 +241,18 @@ class LabelRounds:
 
     # Training ----------------------------------------------------------------------------------------------
 
-    def train(self, label_round: int, progress: Progress) -> ArrayRecord:
-        """Train a fresh model on what is labelled and return its arrays."""
+    def train(
+        self, label_round: int, progress: Progress, checkpoint: Checkpoint | None = None
+    ) -> ArrayRecord:
+        """Train a fresh model, or go on with that of a checkpoint, on what is labelled; return its arrays."""
         config, rounds = self.config, self.config.steps
-        labelled_nodes = [
-            node_id for node_id in self.clients.get_node_ids() if self.num_labelled.get(node_id, 0)
-        ]
-        self.clients.set_participants(labelled_nodes)
-        rows: list[dict[str, Any]] = []
+        meet_again(self.clients, config.nodes.timeout)
+        self.clients.set_participants(
+            site.node_id for site in self.clients.sites if self.num_labelled.get(site.name, 0)
+        )
+        resumed = checkpoint.state["training"] if checkpoint else None
+        if resumed is None:
+            self.rows = []
 
         def after_round(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             if server_round == 0:
@@ -199,8 +264,9 @@ class LabelRounds:
                 row = self._round_row(label_round, server_round, measures)
                 if config.evaluate.clients:
                     row |= self._clients_measures(label_round, server_round, arrays)
-                rows.append(row)
-                self.folder.append_round(row)
+                with self._measuring:
+                    self.rows.append(row)
+                    self.folder.append_round(row)
             progress.round_done(label_round, server_round, _headline(measures))
             return None
 
@@ -218,18 +284,27 @@ class LabelRounds:
                 draw_seed(config.seed, "participation", label_round),
                 events=take_event,
             )
+            strategy.on_step = lambda strategy: self._keep(
+                label_round, strategy, needed=strategy.version >= rounds
+            )
+            if checkpoint is not None and resumed is not None:
+                strategy.load_state(checkpoint.arrays, resumed)
             result = strategy.start(
                 grid=self.clients,
                 initial_arrays=array_record(initial_model(config, self.data, label_round)),
                 num_rounds=rounds,
                 timeout=config.nodes.reply_timeout,
-                train_config=ConfigRecord({records.LABEL_ROUND: label_round}),
+                train_config=ConfigRecord({records.RUN: self.folder.key, records.LABEL_ROUND: label_round}),
                 evaluate_fn=after_round,
             )
         self.clients.set_participants(None)
-        last = [row["accuracy"] for row in rows[-ServerEvaluation.LAST_ROUNDS :]]
+        self.latest = result.arrays
+        # On a wall clock a kill can come between the last version and its measures.
+        if not self.rows or self.rows[-1]["round"] < rounds:
+            after_round(rounds, result.arrays)
+        last = [row["accuracy"] for row in self.rows[-ServerEvaluation.LAST_ROUNDS :]]
         self.results.append(
-            rows[-1]
+            self.rows[-1]
             | {
                 "accuracy_last5": float(np.mean(last)),
                 "rare_label_share": self._rare_label_share(),
@@ -239,11 +314,10 @@ class LabelRounds:
         return result.arrays
 
     def _training_sites(self) -> TrainingSites:
-        names = {site.node_id: site.name for site in self.clients.sites}
         return TrainingSites(
-            names=names,
-            examples={names[node]: count for node, count in self.num_labelled.items() if count},
-            coverage={names[node]: bits for node, bits in self.coverage.items()},
+            names={site.node_id: site.name for site in self.clients.sites},
+            examples={site: count for site, count in self.num_labelled.items() if count},
+            coverage=self.coverage,
         )
 
     def _round_row(self, label_round: int, server_round: int, measures: Measures) -> dict[str, Any]:

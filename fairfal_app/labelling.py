@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from datasets.randomness import generator, torch_generator
-from fairfal_app.label_store import FlowerStateLabelStore
+from fairfal_app.label_store import LabelStore, Scalars, client_folder
 from fairfal_app.options import needs_local_model, query_strategy
 from fairfal_app.oracle import SimulatedOracle
 from fairfal_app.query.base import QueryInput, random_positions, select
@@ -15,31 +15,35 @@ from federation.client import Client, array_record, initial_model, label_coverag
 from learning.models import ImageClassifier
 from learning.train import train_local_only
 
-# The local-only model waits in the client's Flower state between the two halves of a query.
+# The local-only model waits in the client's Flower state between the two halves of a query; where it is lost,
+# it is trained again and comes out the same.
 _LOCAL_ONLY = "fairfal.local-only"
-_LOCAL_ONLY_ROUND = "fairfal.local-only-round"
+_LOCAL_ONLY_OF = "fairfal.local-only-of"
 
 
 class Labelling:
     """A client of a FairFAL run, with the labels it has so far.
 
-    Labels and the local-only model are kept in the client's Flower state, so that it does not matter which
-    process answers a message.
+    Labels lie on the client's disk, so that it does not matter which process answers a message, nor which
+    was killed before. Everything is answered as of the label round that the server is in: it may have gone
+    back to a checkpoint.
     """
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, message: Message, context: Context) -> None:
         self.client = Client.of(context)
         self.config = self.client.config
         self.state: RecordDict = context.state
-        self.store = FlowerStateLabelStore(context.state, self.client.site)
+        self.run_key = str(message.content.config_records[records.CONFIG][records.RUN])
+        folder = client_folder(context.node_config, self.run_key, self.client.site)
+        self.store = LabelStore(folder, self.client.site)
 
-    def labelled(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return ids and labels of the labelled images, int64 (L,) each."""
-        return self.store.labelled()
+    def labelled(self, label_round: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """Return ids and labels of the images labelled until a label round, or ever, int64 (L,) each."""
+        return self.store.labelled(label_round)
 
     def estimate(self, label_round: int, arrays: ArrayRecord) -> ClientScalars | None:
         """Return gamma_k and d_k before a query; None where no or every image is labelled."""
-        ids, labels = self.labelled()
+        ids, labels = self.labelled(label_round - 1)
         if len(ids) == 0 or len(ids) == len(self.client.pool):
             return None
         images = self.client.images(ids)
@@ -53,7 +57,7 @@ class Labelling:
     ) -> MetricRecord:
         """Choose the images of ``label_round``, hand them to the oracle and store what it answers.
 
-        A request that comes twice finds the images that were chosen the first time.
+        A request that comes twice gets the answer that it got the first time.
 
         Parameters
         ----------
@@ -68,22 +72,22 @@ class Labelling:
         """
         queried, rounds = self.store.queried()
         chosen = queried[rounds == label_round]
-        metrics: records.Metrics = {}
         if len(chosen) == 0:
+            scalars: Scalars = {}
             pool = self.client.pool[~np.isin(self.client.pool, queried)]
             rng = generator(self.config.seed, "query", label_round, self.client.site)
             if arrays is None or len(pool) == 0:
                 positions = random_positions(len(pool), min(budget, len(pool)), rng)
             else:
-                positions, metrics = self._query(label_round, pool, budget, arrays, gamma_mean, rng)
+                positions, scalars = self._query(label_round, pool, budget, arrays, gamma_mean, rng)
             chosen = pool[positions]
-            self.store.record_query(label_round, chosen)
+            self.store.record_query(label_round, chosen, scalars)
         oracle = SimulatedOracle(self.client.data.train.labels, self.client.site)
         oracle.ask(label_round, chosen)
         self.store.add(label_round, *oracle.collect(chosen))
-        for key in (_LOCAL_ONLY, _LOCAL_ONLY_ROUND):
+        for key in (_LOCAL_ONLY, _LOCAL_ONLY_OF):
             self.state.pop(key, None)
-        return self._answer(label_round, len(chosen), metrics)
+        return self._answer(label_round, len(chosen))
 
     def _query(
         self,
@@ -93,15 +97,15 @@ class Labelling:
         arrays: ArrayRecord,
         gamma_mean: float | None,
         rng: np.random.Generator,
-    ) -> tuple[np.ndarray, records.Metrics]:
+    ) -> tuple[np.ndarray, Scalars]:
         """Return the chosen positions of the pool, and the scalars behind the choice of the query model."""
         client, query = self.client, self.config.query
-        ids, labels = self.labelled()
+        ids, labels = self.labelled(label_round - 1)
         labelled_images, pool_images = client.images(ids), client.images(pool)
         global_model = client.model(arrays)
         labelled_global = client.predict(global_model, labelled_images)
         local_model, labelled_local = None, None
-        metrics: records.Metrics = {}
+        scalars: Scalars = {}
         query_model = choose_query_model("global", None)
         if len(ids) > 0 and needs_local_model(query):
             local_model = self._local_only_model(label_round, labelled_images, labels)
@@ -111,9 +115,9 @@ class Labelling:
             assert gamma_mean is not None
             score = model_score(discrepancy, gamma_mean)
             query_model = choose_query_model(query.chosen_model, score, query.delta)
-            metrics[records.MODEL_SCORE] = score
+            scalars[records.MODEL_SCORE] = score
         if len(ids) > 0 and query.name != "random":
-            metrics[records.GLOBAL_MODEL] = int(query_model == "global")
+            scalars[records.GLOBAL_MODEL] = int(query_model == "global")
         inputs = QueryInput(
             pool_global=client.predict(global_model, pool_images),
             pool_local=None if local_model is None else client.predict(local_model, pool_images),
@@ -123,7 +127,7 @@ class Labelling:
             query_model=query_model,
             gamma_mean=gamma_mean,
         )
-        return select(query_strategy(query), inputs, budget, rng).positions, metrics
+        return select(query_strategy(query), inputs, budget, rng).positions, scalars
 
     def _local_only_model(
         self, label_round: int, images: torch.Tensor, labels: np.ndarray
@@ -132,8 +136,8 @@ class Labelling:
 
         It starts from the weights with which the training before the query of ``label_round`` started.
         """
-        kept = self.state.config_records.get(_LOCAL_ONLY_ROUND)
-        if kept is not None and kept[records.LABEL_ROUND] == label_round:
+        of = ConfigRecord({records.RUN: self.run_key, records.LABEL_ROUND: label_round})
+        if self.state.config_records.get(_LOCAL_ONLY_OF) == of:
             return self.client.model(self.state.array_records[_LOCAL_ONLY])
         model = initial_model(self.config, self.client.data, label_round - 1)
         train_local_only(
@@ -146,18 +150,19 @@ class Labelling:
             self.client.device,
         )
         self.state[_LOCAL_ONLY] = array_record(model)
-        self.state[_LOCAL_ONLY_ROUND] = ConfigRecord({records.LABEL_ROUND: label_round})
+        self.state[_LOCAL_ONLY_OF] = of
         return model
 
-    def _answer(self, label_round: int, budget: int, metrics: records.Metrics) -> MetricRecord:
+    def _answer(self, label_round: int, budget: int) -> MetricRecord:
         """Return what the server learns of a query: counts, coverage and scalars, no id and no label."""
-        _, labels = self.labelled()
+        _, labels = self.labelled(label_round)
         classes = self.client.data.num_classes
-        answer = MetricRecord(metrics)
+        answer = MetricRecord(dict(self.store.scalars(label_round)))
         answer[records.BUDGET] = budget
         answer[records.NUM_LABELLED] = len(labels)
         answer[records.LABEL_COVERAGE] = label_coverage(labels, classes)
         if self.config.oracle.name == "simulated":
-            bought = labels[self.store.labelled_rounds() == label_round]
+            _, ever = self.labelled()
+            bought = ever[self.store.labelled_rounds() == label_round]
             answer[records.CLASS_COUNTS] = np.bincount(bought, minlength=classes).tolist()
         return answer

@@ -5,11 +5,12 @@ from flwr.serverapp import Grid
 from datasets.budget import budget_per_client
 from datasets.federated import federate
 from fairfal_app.label_rounds import LabelRounds
+from fairfal_app.labels_held import check_labels
 from federation.client import data_spec
 from federation.config import RunConfig
 from federation.hello import connect
 from federation.progress import logger
-from federation.run_folder import RunFolder
+from federation.resume import open_run
 from fedraw_app.options import check_files
 
 
@@ -25,12 +26,12 @@ def run(grid: Grid, config: RunConfig) -> None:
     check_files(config)
     budget = budget_per_client(config.query.label_ratio, len(data.train_ids), config.data.clients)
     label = f"{config.app}-{config.data.name}-{config.query.name}-seed{config.seed}"
-    folder = RunFolder.create(config.output.dir, config.app, label)
+    folder, checkpoint = open_run(config, label)
     rounds: LabelRounds | None = None
     with folder.told_if_failed(lambda: rounds.summary() if rounds else {}):
-        folder.write_config(config.resolved())
-        logger.info("results go to %s", folder.path)
-        clients, _ = connect(grid, config, data.num_classes)
+        clients, federation = connect(grid, config, data.num_classes, folder.key)
+        if checkpoint is not None:
+            check_labels(checkpoint, federation, folder.key)
         logger.info("each client buys %d labels in a label round", budget)
-        rounds = LabelRounds(clients, config, data, folder, budget)
-        rounds.run()
+        rounds = LabelRounds(clients, config, data, folder, federation, budget)
+        rounds.run(checkpoint)

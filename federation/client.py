@@ -137,6 +137,7 @@ def hello(message: Message, client: Client, labels: np.ndarray) -> Message:
     holdings = MetricRecord(
         {
             records.POOL_SIZE: len(client.pool),
+            records.NUM_LABELLED: len(labels),
             records.LABEL_COVERAGE: label_coverage(labels, client.data.num_classes),
         }
     )

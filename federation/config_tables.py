@@ -248,6 +248,16 @@ class NodesConfig(Table):
 
 
 class OutputConfig(Table):
-    """Where results go."""
+    """Where results go, and the run that is to go on."""
 
     dir: str
+    resume: str
+
+    @model_validator(mode="after")
+    def _one_folder(self) -> "OutputConfig":
+        if self.dir and self.resume and Path(self.dir) != Path(self.resume):
+            raise ValueError(
+                f"output.dir = {self.dir!r} and output.resume = {self.resume!r} are two folders; a resumed "
+                "run goes on in its own, so leave output.dir empty"
+            )
+        return self

@@ -55,17 +55,25 @@ class ClientGrid(Grid):
         The federation's sites in its order; known after the hello, see ``set_sites``.
     num_classes
         Length of the per-class lists that clients answer with, which is checked; None checks none.
+    run_key
+        Name of the run, by which clients find what they keep of it.
 
     Attributes
     ----------
+    array_bytes
+        By site, bytes of arrays sent to it and received from it.
     failures
         Every failure so far, in order.
     """
 
-    def __init__(self, inner: Grid, sites: Sequence[Site] = (), num_classes: int | None = None) -> None:
+    def __init__(
+        self, inner: Grid, sites: Sequence[Site] = (), num_classes: int | None = None, run_key: str = ""
+    ) -> None:
         self.inner = inner
         self.num_classes = num_classes
+        self.run_key = run_key
         self.failures: list[Failure] = []
+        self.array_bytes: dict[str, dict[str, int]] = {}
         self._longest_wait = LONGEST_WAIT_HTTP if isinstance(inner, HttpGrid) else LONGEST_WAIT
         self._unanswered: dict[int, str] = {}  # requests given up: their nodes may still be at work on them
         self.set_sites(sites)
@@ -143,7 +151,10 @@ class ClientGrid(Grid):
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
         """Return the replies that have come to these messages, error replies among them."""
         ids = [message_id for message_id in message_ids if message_id]
-        return list(self.inner.pull_messages(ids)) if ids else []
+        replies = list(self.inner.pull_messages(ids)) if ids else []
+        for reply in replies:
+            self._count_bytes(reply, reply.metadata.src_node_id, "received")
+        return replies
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send messages and return the usable replies in the order of the sites.
@@ -272,6 +283,8 @@ class ClientGrid(Grid):
         if not messages:
             return []
         ids = list(self.inner.push_messages(messages))
+        for message in messages:
+            self._count_bytes(message, message.metadata.dst_node_id, "sent")
         if len(ids) == len(messages):
             return [message_id or "" for message_id in ids]
         # Flower leaves out the ids of undelivered messages in simulation, and all ids over HTTP where the
@@ -279,6 +292,14 @@ class ClientGrid(Grid):
         return [
             message.metadata.message_id if message.metadata.message_id in ids else "" for message in messages
         ]
+
+    def _count_bytes(self, message: Message, node_id: int, direction: str) -> None:
+        if not message.has_content():
+            return
+        records_of_arrays = message.content.array_records.values()
+        if count := sum(len(array.data) for arrays in records_of_arrays for array in arrays.values()):
+            told = self.array_bytes.setdefault(self.site_name(node_id), {"sent": 0, "received": 0})
+            told[direction] += count
 
     def _place(self, request: Message) -> tuple[int, int]:
         """Sort key of requests: sites in their order, then nodes without a name."""

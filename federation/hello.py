@@ -17,7 +17,7 @@ from flwr.serverapp import Grid
 
 from federation import records
 from federation.config import RunConfig
-from federation.errors import ConfigError, NodesMissingError, SourceMismatchError
+from federation.errors import AllClientsFailedError, ConfigError, NodesMissingError, SourceMismatchError
 from federation.failures import group_by_reason
 from federation.fingerprint import source_fingerprint
 from federation.grid import ClientGrid, Site
@@ -36,6 +36,8 @@ class ClientSite(Site):
     ----------
     pool_size
         Number of images that it may have labelled.
+    num_labelled
+        Number of images whose labels are at hand.
     label_coverage
         For each label 1 if a labelled example of it is at hand, else 0; (C,).
     device
@@ -45,6 +47,7 @@ class ClientSite(Site):
     """
 
     pool_size: int
+    num_labelled: int
     label_coverage: tuple[int, ...]
     device: str
     partition: int
@@ -104,12 +107,14 @@ def _wrong_number(found: int, count: int, seconds: float, simulated: bool) -> st
     )
 
 
-def connect(grid: Grid, config: RunConfig, num_classes: int) -> tuple[ClientGrid, Federation]:
+def connect(grid: Grid, config: RunConfig, num_classes: int, run_key: str) -> tuple[ClientGrid, Federation]:
     """Wait for the clients that the run config asks for, say hello and tell who answered.
+
+    ``run_key`` is the name by which clients find what they keep of the run.
 
     Raises what ``wait_for_nodes`` and ``say_hello`` raise.
     """
-    clients = ClientGrid(grid, num_classes=num_classes)
+    clients = ClientGrid(grid, num_classes=num_classes, run_key=run_key)
     wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
     federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
     devices = ", ".join(sorted({site.device for site in federation.sites}))
@@ -161,13 +166,16 @@ def ask_names(grid: ClientGrid, node_ids: Sequence[int], timeout: float) -> list
     SourceMismatchError
         One runs other source files than this server.
     """
-    replies = grid.send_and_receive([hello_request(node_id) for node_id in node_ids], timeout=timeout)
+    replies = grid.send_and_receive(
+        [hello_request(node_id, grid.run_key) for node_id in node_ids], timeout=timeout
+    )
     return read_hellos(replies)
 
 
-def hello_request(node_id: int) -> Message:
-    """Return the message that asks a node who it is."""
-    return Message(RecordDict({records.CONFIG: ConfigRecord()}), node_id, records.HELLO)
+def hello_request(node_id: int, run_key: str) -> Message:
+    """Return the message that asks a node who it is, in the run of this name."""
+    content = RecordDict({records.CONFIG: ConfigRecord({records.RUN: run_key})})
+    return Message(content, node_id, records.HELLO)
 
 
 def read_hellos(replies: Sequence[Message]) -> list[ClientSite]:
@@ -182,17 +190,39 @@ def read_hellos(replies: Sequence[Message]) -> list[ClientSite]:
     return [_site(reply) for reply in replies]
 
 
+def meet_again(grid: ClientGrid, timeout: float) -> None:
+    """Look for sites whose node has gone, as when their SuperNode was started again with a new node.
+
+    New nodes are asked for their names, for up to ``timeout`` seconds, and take the places of the old ones.
+    """
+    connected = set(grid.inner.get_node_ids())
+    known = {site.node_id for site in grid.sites}
+    gone, strangers = known - connected, sorted(connected - known)
+    if not gone or not strangers:
+        return
+    try:
+        found = {site.name: site for site in ask_names(grid, strangers, timeout)}
+    except AllClientsFailedError:
+        return
+    back = {site.name for site in grid.sites if site.node_id in gone and site.name in found}
+    for name in sorted(back, key=_natural):
+        logger.info("%s is back", name)
+    grid.set_sites([found[site.name] if site.name in back else site for site in grid.sites])
+
+
 def _site(reply: Message) -> ClientSite:
     identity: ConfigRecord = reply.content.config_records[records.CONFIG]
     holdings: MetricRecord = reply.content.metric_records[records.METRICS]
     coverage = holdings[records.LABEL_COVERAGE]
-    pool_size = holdings[records.POOL_SIZE]
+    pool_size, num_labelled = holdings[records.POOL_SIZE], holdings[records.NUM_LABELLED]
     assert isinstance(coverage, list)
     assert isinstance(pool_size, int)
+    assert isinstance(num_labelled, int)
     return ClientSite(
         node_id=reply.metadata.src_node_id,
         name=str(identity[records.SITE]),
         pool_size=pool_size,
+        num_labelled=num_labelled,
         label_coverage=tuple(int(held) for held in coverage),
         device=str(identity[records.DEVICE]),
         partition=int(identity[records.PARTITION]),  # type: ignore[arg-type]

@@ -110,19 +110,24 @@ class StepProgress:
         What a step is called: ``"round"`` or ``"version"``.
     steps
         How many there will be.
+    done
+        How many an earlier process had done.
     clock
         Seconds, for tests.
     """
 
-    def __init__(self, name: str, steps: int, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, name: str, steps: int, done: int = 0, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.name = name
         self.steps = steps
+        self._done = done
         self._clock = clock
         self._start = clock()
 
     def done(self, step: int, measures: Mapping[str, float]) -> None:
         """Log one line on a finished step, from 1."""
-        seconds = (self._clock() - self._start) / step
+        seconds = (self._clock() - self._start) / max(1, step - self._done)
         parts = [f"{name} {_cell(value)}" for name, value in measures.items()]
         if left := self.steps - step:
             parts.append(f"about {clock_text(seconds * left)} left")

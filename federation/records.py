@@ -23,6 +23,7 @@ CONFIG = "config"
 METRICS = "metrics"
 
 # Keys of requests.
+RUN = "run"  # random name of the run, by which a client finds its labels of it
 LABEL_ROUND = "label-round"
 SERVER_ROUND = "server-round"  # Flower's own key
 JOB = "job"  # count of a client's own jobs, sent by asynchronous strategies
@@ -61,16 +62,16 @@ class Contents:
 
 
 REQUESTS: dict[str, Contents] = {
-    HELLO: Contents(),
-    TRAIN: Contents(arrays=True, config=frozenset({LABEL_ROUND, SERVER_ROUND, JOB, PROXIMAL_MU})),
-    EVALUATE: Contents(arrays=True, config=frozenset({LABEL_ROUND, SERVER_ROUND})),
-    ESTIMATE: Contents(arrays=True, config=frozenset({LABEL_ROUND})),
-    SELECT: Contents(arrays=True, config=frozenset({LABEL_ROUND, BUDGET, GAMMA_MEAN})),
+    HELLO: Contents(config=frozenset({RUN})),
+    TRAIN: Contents(arrays=True, config=frozenset({RUN, LABEL_ROUND, SERVER_ROUND, JOB, PROXIMAL_MU})),
+    EVALUATE: Contents(arrays=True, config=frozenset({RUN, LABEL_ROUND, SERVER_ROUND})),
+    ESTIMATE: Contents(arrays=True, config=frozenset({RUN, LABEL_ROUND})),
+    SELECT: Contents(arrays=True, config=frozenset({RUN, LABEL_ROUND, BUDGET, GAMMA_MEAN})),
 }
 
 # What a reply must hold besides arrays; replies to ``train`` follow Flower's own rules.
 REQUIRED: dict[str, frozenset[str]] = {
-    HELLO: frozenset({SITE, PARTITION, DEVICE, FINGERPRINT, SOURCE, POOL_SIZE, LABEL_COVERAGE}),
+    HELLO: frozenset({SITE, PARTITION, DEVICE, FINGERPRINT, SOURCE, POOL_SIZE, NUM_LABELLED, LABEL_COVERAGE}),
     EVALUATE: frozenset({NUM_EXAMPLES, LOSS, ACCURACY}),
     ESTIMATE: frozenset(),
     SELECT: frozenset({BUDGET, NUM_LABELLED, LABEL_COVERAGE}),
@@ -79,7 +80,7 @@ REQUIRED: dict[str, frozenset[str]] = {
 REPLIES: dict[str, Contents] = {
     HELLO: Contents(
         config=frozenset({SITE, PARTITION, DEVICE, FINGERPRINT, SOURCE}),
-        metrics=frozenset({POOL_SIZE, LABEL_COVERAGE}),
+        metrics=frozenset({POOL_SIZE, NUM_LABELLED, LABEL_COVERAGE}),
     ),
     TRAIN: Contents(arrays=True, metrics=frozenset({NUM_EXAMPLES, TRAIN_LOSS, LABEL_COVERAGE})),
     EVALUATE: Contents(metrics=frozenset({NUM_EXAMPLES, LOSS, ACCURACY})),

@@ -1,18 +1,16 @@
-"""The folder of one run: its config, tables, final model, plot and summary.
+"""The folder of one run: its config, tables, checkpoints, final model, plot and summary.
 
 ``summary.json`` tells how the run stands; whatever is written at once appears whole or not at all, and every
 row of a table is on the disk when the call returns, so that a killed run leaves files that can be read.
 """
 
-import hashlib
 import json
 import logging
 import math
-import os
-import tempfile
+import secrets
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from datetime import datetime
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,11 +18,14 @@ import numpy as np
 import pandas as pd
 import tomli_w
 import torch
-from filelock import BaseFileLock, FileLock, Timeout
+from filelock import BaseFileLock
 from matplotlib.figure import Figure
 
+from federation.checkpoints import Checkpoint, Checkpoints, Pace
+from federation.csv_table import CsvTable
 from federation.errors import RunFolderError
-from federation.output_dir import output_path
+from federation.files import replace_file
+from federation.folders import DEFAULT_PARENT, absolute_path, cannot_write, locked, new_folder
 from federation.plots import LearningCurve, draw_learning_curve
 
 logger = logging.getLogger("rarefl")
@@ -35,21 +36,38 @@ CONFIG, SUMMARY, ROUNDS, QUERIES = "config.toml", "summary.json", "rounds.csv", 
 EVENTS, INFLUENCE, CONFUSION = "events.csv", "influence.csv", "confusion.csv"
 FINAL_MODEL, CURVE = "final.pt", "curve.png"
 TIME_PLOT, INFLUENCE_PLOT, STALENESS_PLOT = "accuracy.png", "influence.png", "staleness.png"
+CHECKPOINTS = "checkpoint"
+RUN_KEY = "run.json"  # in the folder of the checkpoints
+TABLES = (ROUNDS, QUERIES, EVENTS)
 RUN_FILES = (
-    *(CONFIG, SUMMARY, ROUNDS, QUERIES, EVENTS, INFLUENCE, CONFUSION, FINAL_MODEL),
+    *(CONFIG, SUMMARY, ROUNDS, QUERIES, EVENTS, INFLUENCE, CONFUSION, FINAL_MODEL, CHECKPOINTS),
     *(CURVE, TIME_PLOT, INFLUENCE_PLOT, STALENESS_PLOT),
 )
 
 
 class RunFolder:
-    """An existing, writable folder that belongs to this run; made by ``RunFolder.create``."""
+    """An existing, writable folder that belongs to this run; made by ``create``, opened again by ``reopen``.
 
-    def __init__(self, path: Path, app: str, label: str, lock: BaseFileLock | None = None) -> None:
+    Attributes
+    ----------
+    key
+        Random name of the run, by which its clients find what they keep of it.
+    told
+        What the summary held last.
+    """
+
+    def __init__(
+        self, path: Path, app: str, label: str, key: str = "", lock: BaseFileLock | None = None
+    ) -> None:
         self.path = path
-        self._lock = lock
         self.app = app
         self.label = label
-        self._columns: dict[str, list[str]] = {}
+        self.key = key
+        self._lock = lock
+        self._tables = {name: CsvTable(path / name) for name in TABLES}
+        self.told: dict[str, Any] = {}
+        self._checkpoints = Checkpoints(path / CHECKPOINTS)
+        self._pace = Pace()
 
     @classmethod
     def create(cls, directory: str, app: str, label: str) -> "RunFolder":
@@ -69,19 +87,99 @@ class RunFolder:
         RunFolderError
             The path is relative, holds a finished run, is in use by another run, or cannot be written.
         """
-        path = output_path(directory)
+        path = absolute_path("output.dir", directory or DEFAULT_PARENT)
         try:
-            lock = _locked(path) if directory else None
-            path = _existing(path) if directory else _new_folder(path, label)
-            folder = cls(path, app, label, lock)
+            lock = locked("output.dir", path) if directory else None
+            path = _existing(path) if directory else new_folder(path, label)
+            folder = cls(path, app, label, secrets.token_hex(8), lock or locked("output.dir", path))
+            (path / CHECKPOINTS).mkdir()
+            key = json.dumps({"key": folder.key})
+            replace_file(path / CHECKPOINTS / RUN_KEY, lambda file: file.write_text(key, encoding="utf-8"))
             folder.write_summary({})
         except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise RunFolderError(
-                f"output.dir: cannot write to {path}: {reason}. Give the path of a folder "
-                "that the user who runs the SuperLink may write to"
-            ) from error
+            raise cannot_write("output.dir", path, error) from error
         return folder
+
+    @classmethod
+    def reopen(cls, directory: str, app: str, label: str) -> "RunFolder":
+        """Open the folder of a run that is to go on; nothing in it changes.
+
+        Raises
+        ------
+        RunFolderError
+            The path is relative or holds no run, or another run is writing to it.
+        """
+        path = absolute_path("output.resume", directory)
+        file = path / CHECKPOINTS / RUN_KEY
+        try:
+            key = json.loads(file.read_text(encoding="utf-8"))["key"]
+            if not isinstance(key, str) or not key.isalnum():
+                raise ValueError(f"key = {key!r}")
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
+            raise RunFolderError(
+                f"output.resume: {path} holds no run that can go on: {file} cannot be read ({reason}). Give "
+                "the folder that the run told at its start ('results go to ...')"
+            ) from None
+        folder = cls(path, app, label, key, locked("output.resume", path))
+        folder.told = _summary(path / SUMMARY)
+        return folder
+
+    @property
+    def stored_config(self) -> dict[str, Any]:
+        """The config with which the run was started, in tables; raises RunFolderError."""
+        try:
+            return tomllib.loads((self.path / CONFIG).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunFolderError(
+                f"{self.path / CONFIG} cannot be read: {error}. Put the file of the run back, or start a "
+                "new run"
+            ) from None
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run came to its end."""
+        return self.told.get("status") == "finished"
+
+    # Checkpoints -------------------------------------------------------------------------------------------
+
+    def checkpoint(self, make: Callable[[], Checkpoint], needed: bool = False) -> None:
+        """Save what the run goes on from, with the tables as they are, if the last one is long enough ago.
+
+        Parameters
+        ----------
+        make
+            Gives the checkpoint when it is to be made; every row that belongs to it is in its table then.
+        needed
+            Save in any case.
+        """
+        if not needed and not self._pace.due():
+            return
+        with self._pace.taken():
+            arrays, state = make()
+            tables = {name: table.state() for name, table in self._tables.items()}
+            self._checkpoints.save(arrays, {"tables": tables, "run": state})
+
+    @property
+    def checkpoint_seconds(self) -> float:
+        """What all checkpoints of this process took."""
+        return self._pace.seconds
+
+    def load_checkpoint(self) -> Checkpoint | None:
+        """Return the last sound checkpoint, None before the first, and cut the tables back to it.
+
+        Raises
+        ------
+        RunFolderError
+            Every checkpoint is damaged, or a table lacks rows that the checkpoint knows.
+        """
+        found = self._checkpoints.load()
+        tables = found.state["tables"] if found else {}
+        for name, table in self._tables.items():
+            table.cut(**tables.get(name, {"columns": [], "rows": 0}))
+        return Checkpoint(found.arrays, found.state["run"]) if found else None
+
+    # Files -------------------------------------------------------------------------------------------------
 
     @contextmanager
     def told_if_failed(self, summary: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
@@ -91,7 +189,7 @@ class RunFolder:
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"
             try:
-                self.write_summary(summary(), "failed", reason)
+                self.write_summary(summary() or self.told, "failed", reason)
             except OSError as full:
                 logger.error("cannot write the summary: %s", full)
             logger.error("the run failed: %s\nwhat it had is in %s", error, self.path)
@@ -112,21 +210,16 @@ class RunFolder:
         self._replace(CONFIG, lambda path: path.write_text(tomli_w.dumps(resolved), encoding="utf-8"))
 
     def append_round(self, row: Mapping[str, Any]) -> None:
-        """Add one row to ``rounds.csv``; see ``_append``."""
-        self._append(ROUNDS, row)
+        """Add one row to ``rounds.csv``; it may have new columns, or lack some."""
+        self._tables[ROUNDS].append(row)
 
     def append_query(self, row: Mapping[str, Any]) -> None:
-        """Add one row to ``queries.csv``; see ``_append``."""
-        self._append(QUERIES, row)
+        """Add one row to ``queries.csv``; it may have new columns, or lack some."""
+        self._tables[QUERIES].append(row)
 
     def append_events(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows, all with the same columns, to ``events.csv`` in one go; a run has thousands of them."""
-        path = self.path / EVENTS
-        # Objects keep what they are: a column of whole numbers and gaps does not become one of floats.
-        text = pd.DataFrame(rows, dtype=object).to_csv(
-            header=not path.exists(), index=False, lineterminator="\n"
-        )
-        _append_text(path, text)
+        self._tables[EVENTS].append_all(rows)
 
     def write_influence(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write ``influence.csv``, a row a site."""
@@ -148,7 +241,8 @@ class RunFolder:
         NaN and infinities become null, since JSON has neither.
         """
         head = {"app": self.app, "label": self.label, "status": status, "reason": reason}
-        text = json.dumps(_plain(head | dict(summary)), indent=2, allow_nan=False)
+        self.told = _plain(head | dict(summary) | head)
+        text = json.dumps(self.told, indent=2, allow_nan=False)
         self._replace(SUMMARY, lambda path: path.write_text(text + "\n", encoding="utf-8"))
 
     def save_arrays(self, arrays: Mapping[str, np.ndarray], name: str = FINAL_MODEL) -> None:
@@ -164,76 +258,17 @@ class RunFolder:
         """Save a figure as a PNG file."""
         self._replace(name, lambda path: figure.savefig(path, format="png", dpi=150))
 
-    def _append(self, name: str, row: Mapping[str, Any]) -> None:
-        """Add a row to a table. The columns keep the order in which they first came; a row may lack some."""
-        path = self.path / name
-        columns = self._columns.setdefault(name, _header(path))
-        new = [column for column in row if column not in columns]
-        columns += new
-        frame = pd.DataFrame([dict(row)], columns=columns)
-        if new and path.exists():
-            # Cells stay the text that they are: a whole number in a column with gaps must not become 3.0.
-            earlier = pd.read_csv(path, dtype=str, keep_default_na=False)
-            frame = pd.concat([earlier, frame.astype(object)]).reindex(columns=columns)
-        if new:
-            self._replace(name, lambda temporary: frame.to_csv(temporary, index=False, lineterminator="\n"))
-            return
-        _append_text(path, frame.to_csv(header=False, index=False, lineterminator="\n"))
-
     def _replace(self, name: str, write: Callable[[Path], object]) -> None:
-        """Let ``write`` fill a temporary file, and put it in the place of ``name`` when it is whole."""
-        temporary = self.path / f".{name}.tmp"
-        try:
-            write(temporary)
-            with temporary.open("rb+") as file:
-                os.fsync(file.fileno())
-            os.replace(temporary, self.path / name)
-        finally:
-            with suppress(FileNotFoundError):
-                temporary.unlink()
-
-
-def _append_text(path: Path, text: str) -> None:
-    with path.open("a", encoding="utf-8", newline="") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _header(table: Path) -> list[str]:
-    return list(pd.read_csv(table, nrows=0).columns) if table.exists() else []
-
-
-def _new_folder(parent: Path, label: str) -> Path:
-    """Make a folder named by the time and the label; runs that start in the same second get numbers."""
-    parent.mkdir(parents=True, exist_ok=True)
-    name = f"{datetime.now():%Y%m%d-%H%M%S}-{label}"
-    number = 1
-    while True:
-        path = parent / (name if number == 1 else f"{name}-{number}")
-        with suppress(FileExistsError):
-            path.mkdir()
-            return path
-        number += 1
-
-
-def _locked(path: Path) -> BaseFileLock:
-    """Return the lock of a folder, held by this process; it lies outside, so that the folder stays clean."""
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"rarefl-{digest}.lock", timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        raise RunFolderError(f"output.dir: another run is writing to {path}; give another folder") from None
-    return lock
+        replace_file(self.path / name, write)
 
 
 def _existing(path: Path) -> Path:
     """Make the folder if there is none, and clear an unfinished run out of the way."""
     path.mkdir(parents=True, exist_ok=True)
-    if _status(path / SUMMARY) == "finished":
+    if _summary(path / SUMMARY).get("status") == "finished":
         raise RunFolderError(
-            f"output.dir: {path} already holds a finished run. Give another folder, or move that one away"
+            f"output.dir: {path} already holds a finished run. Give another folder, or move that one away; "
+            "to make it longer, give it as output.resume"
         )
     leftovers = [path / name for name in RUN_FILES if (path / name).exists()]
     if leftovers:
@@ -246,11 +281,13 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _status(summary: Path) -> str | None:
+def _summary(file: Path) -> dict[str, Any]:
+    """Return what a summary holds; nothing where there is none or only the half of one."""
     try:
-        return str(json.loads(summary.read_text(encoding="utf-8"))["status"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def _plain(value: Any) -> Any:

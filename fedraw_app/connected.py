@@ -29,8 +29,8 @@ class ConnectedGrid(ClientGrid):
     """
 
     def __init__(self, clients: ClientGrid, names: dict[int, str]) -> None:
-        super().__init__(clients.inner, clients.sites, clients.num_classes)
-        self.failures = clients.failures
+        super().__init__(clients.inner, clients.sites, clients.num_classes, clients.run_key)
+        self.failures, self.array_bytes = clients.failures, clients.array_bytes
         self.names = names
         self._nodes = {name: node for node, name in names.items()}
         self._asked: dict[str, Message] = {}  # hellos without an answer, by message id
@@ -51,7 +51,8 @@ class ConnectedGrid(ClientGrid):
 
     def _ask(self, nodes: Iterable[int]) -> None:
         """Ask new nodes who they are."""
-        for request in map(hello_request, sorted(nodes)):
+        for node in sorted(nodes):
+            request = hello_request(node, self.run_key)
             (message_id,) = self.push_messages([request])
             if message_id:
                 self._asked[message_id] = request

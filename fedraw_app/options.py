@@ -5,8 +5,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flwr.serverapp.strategy import Strategy
-
 from datasets.randomness import generator
 from federation.config import RunConfig
 from fedraw_app.clock import Clock, VirtualClock, WallClock
@@ -20,6 +18,7 @@ from fedraw_app.delays import (
 from fedraw_app.errors import SettingError
 from fedraw_app.strategies import build_strategy
 from fedraw_app.strategies.events import Event
+from fedraw_app.strategies.registry import TrainingStrategy
 from fedraw_app.strategies.staleness import build_staleness
 
 # Server learning rate of FedAdam and FedYogi unless one is given; that of the others is 1.
@@ -129,7 +128,7 @@ def training_strategy(
     fraction_evaluate: float = 0.0,
     evaluate_every: int = 1,
     events: Callable[[Event], None] | None = None,
-) -> Strategy:
+) -> TrainingStrategy:
     """Return the strategy that the run config names, synchronous or asynchronous, for one training.
 
     Parameters

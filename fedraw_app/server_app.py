@@ -6,8 +6,7 @@ from datasets.federated import federate
 from federation.client import data_spec
 from federation.config import RunConfig
 from federation.hello import connect
-from federation.progress import logger
-from federation.run_folder import RunFolder
+from federation.resume import open_run
 from fedraw_app.options import check_files
 from fedraw_app.training import Training
 
@@ -23,11 +22,9 @@ def run(grid: Grid, config: RunConfig) -> None:
     data = federate(data_spec(config))
     check_files(config)
     label = f"{config.app}-{config.data.name}-{config.strategy.name}-seed{config.seed}"
-    folder = RunFolder.create(config.output.dir, config.app, label)
+    folder, checkpoint = open_run(config, label)
     training: Training | None = None
     with folder.told_if_failed(lambda: training.summary() if training else {}):
-        folder.write_config(config.resolved())
-        logger.info("results go to %s", folder.path)
-        clients, federation = connect(grid, config, data.num_classes)
-        training = Training(clients, config, data, folder)
-        training.run(federation)
+        clients, federation = connect(grid, config, data.num_classes, folder.key)
+        training = Training(clients, config, data, folder, federation)
+        training.run(checkpoint)

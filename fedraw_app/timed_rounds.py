@@ -3,7 +3,8 @@
 import functools
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
 
 from flwr.app import Message
 
@@ -47,8 +48,8 @@ class TimedGrid(ClientGrid):
         rare_sites: Collection[str],
         events: Callable[[Event], None],
     ) -> None:
-        super().__init__(clients.inner, clients.sites, clients.num_classes)
-        self.failures = clients.failures
+        super().__init__(clients.inner, clients.sites, clients.num_classes, clients.run_key)
+        self.failures, self.array_bytes = clients.failures, clients.array_bytes
         self.now = 0.0
         self.influence = Influence()
         self._delays = delays
@@ -58,6 +59,21 @@ class TimedGrid(ClientGrid):
         self._jobs: Counter[str] = Counter()
         self._version = 0
         self._started = time.monotonic()
+
+    def state(self) -> dict[str, Any]:
+        """Return what ``restore`` needs, as JSON."""
+        return {
+            "now": self.now,
+            "jobs": dict(self._jobs),
+            "version": self._version,
+            "influence": self.influence.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on after the rounds of a state."""
+        self.now, self._jobs, self._version = state["now"], Counter(state["jobs"]), state["version"]
+        self.influence = Influence.restored(state["influence"])
+        self._started = time.monotonic() - self.now
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> list[Message]:
         """Send messages and return the replies; a round of training passes its time and is recorded."""

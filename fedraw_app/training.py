@@ -1,7 +1,7 @@
 """One training with all labels known, by any strategy: what it measures and what it leaves in its folder."""
 
 import math
-import time
+import threading
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from flwr.serverapp.strategy import Result
 from datasets.federated import FederatedData
 from datasets.randomness import draw_seed
 from federation import records
+from federation.checkpoints import Checkpoint
 from federation.client import array_record, initial_model
 from federation.config import RunConfig
 from federation.evaluation import ServerEvaluation
@@ -19,6 +20,7 @@ from federation.grid import ClientGrid
 from federation.hello import Federation
 from federation.progress import StepProgress, logger, quiet_flower, table_text
 from federation.run_folder import INFLUENCE_PLOT, STALENESS_PLOT, TIME_PLOT, RunFolder
+from federation.session import Session
 from fedraw_app.connected import ConnectedGrid
 from fedraw_app.errors import RunStoppedError
 from fedraw_app.influence_table import influence_rows
@@ -27,6 +29,7 @@ from fedraw_app.plots import draw_accuracy, draw_influence, draw_staleness
 from fedraw_app.strategies import AsynchronousStrategy
 from fedraw_app.strategies.events import Event
 from fedraw_app.strategies.influence import Influence
+from fedraw_app.strategies.registry import TrainingStrategy
 from fedraw_app.strategies.result import AsynchronousResult
 from fedraw_app.timed_rounds import TimedGrid
 from learning.measure import Measures
@@ -45,7 +48,12 @@ class Training:
     """
 
     def __init__(
-        self, clients: ClientGrid, config: RunConfig, data: FederatedData, folder: RunFolder
+        self,
+        clients: ClientGrid,
+        config: RunConfig,
+        data: FederatedData,
+        folder: RunFolder,
+        federation: Federation,
     ) -> None:
         self.clients = clients
         self.config = config
@@ -57,30 +65,32 @@ class Training:
         self.failures: list[str] = []
         self.published: dict[int, float] = {0: 0.0}
         self.influence = Influence()
-        self.names: dict[int, str] = {}
-        self.sites = TrainingSites(self.names, {}, {})
+        self.names = {site.node_id: site.name for site in federation.sites}
+        self.sites = TrainingSites(
+            names=self.names,
+            examples={site.name: site.pool_size for site in federation.sites},
+            coverage={site.name: site.label_coverage for site in federation.sites},
+        )
+        self.session = Session(config, clients, federation, folder)
         self.result: Result | None = None
         self.latest: ArrayRecord | None = None
-        self.started = time.monotonic()
         self._events: list[Event] = []
+        self._timed: TimedGrid | None = None
+        # On a wall clock versions are measured in a thread of its own.
+        self._measuring = threading.Lock()
 
-    def run(self, federation: Federation) -> None:
-        """Train, and leave tables, plots, model and summary in the folder.
+    def run(self, checkpoint: Checkpoint | None = None) -> None:
+        """Train, from a checkpoint if there is one, and leave tables, plots, model and summary in the folder.
 
         Raises
         ------
         RunStoppedError
             An asynchronous run could not go on; its model so far is in the folder.
         """
-        self.names.update((site.node_id, site.name) for site in federation.sites)
-        self.sites = TrainingSites(
-            names=self.names,
-            examples={site.name: site.pool_size for site in federation.sites},
-            coverage={site.name: site.label_coverage for site in federation.sites},
-        )
-        self.progress = StepProgress(self.step, self.config.steps)
+        done = checkpoint.state["strategy"]["version"] if checkpoint else 0
+        self.progress = StepProgress(self.step, self.config.steps, done)
         try:
-            result = self._train()
+            result = self._train(checkpoint)
         except RunStoppedError as error:
             self._save(error.result)
             raise
@@ -96,7 +106,7 @@ class Training:
         self.folder.write_summary(self.summary(), "finished")
         self._tell()
 
-    def _train(self) -> Result:
+    def _train(self, checkpoint: Checkpoint | None) -> Result:
         config = self.config
         seed = draw_seed(config.seed, "strategy")
         strategy = training_strategy(
@@ -109,21 +119,30 @@ class Training:
             events=self._take_event,
         )
         clients = self.clients
+        strategy.on_step = self._after_step
         if isinstance(strategy, AsynchronousStrategy):
-            strategy.on_step = self._take_influence
             clients = ConnectedGrid(clients, self.names)
         else:
             delays = read_delays(config, self.sites, self.rare_sites) if self.virtual else None
-            clients = TimedGrid(clients, delays, seed, self.rare_sites, self._take_event)
+            self._timed = clients = TimedGrid(clients, delays, seed, self.rare_sites, self._take_event)
             self.influence = clients.influence
+        if checkpoint is not None:
+            self._restore(checkpoint.state)
+            strategy.load_state(checkpoint.arrays, checkpoint.state["strategy"])
         with quiet_flower():
-            return strategy.start(
+            result = strategy.start(
                 grid=clients,
                 initial_arrays=array_record(initial_model(config, self.data, label_round=0)),
                 num_rounds=config.steps,
                 timeout=config.nodes.reply_timeout,
                 evaluate_fn=None if config.clock.timing_only else self._evaluate,
             )
+        if isinstance(strategy, AsynchronousStrategy):
+            self.influence = strategy.influence
+        # On a wall clock a kill can come between the last version and its measures.
+        if not config.clock.timing_only and self.rows[-1]["version"] < config.steps:
+            self._evaluate(config.steps, result.arrays)
+        return result
 
     @property
     def virtual(self) -> bool:
@@ -135,8 +154,36 @@ class Training:
         """The sites that hold a rare label."""
         return self.sites.holding(self.data.rare_labels)
 
-    def _take_influence(self, strategy: AsynchronousStrategy) -> None:
-        self.influence = strategy.influence
+    def _after_step(self, strategy: TrainingStrategy) -> None:
+        if isinstance(strategy, AsynchronousStrategy):
+            self.influence = strategy.influence
+        with self._measuring:
+            last = strategy.version >= self.config.steps
+            self.folder.checkpoint(lambda: self._state(strategy), needed=last)
+
+    def _state(self, strategy: TrainingStrategy) -> Checkpoint:
+        """Return what the training goes on from, when all rows that belong to it are in their tables."""
+        self._write_events()
+        arrays, state = strategy.state_dict()
+        return Checkpoint(
+            arrays,
+            {
+                "strategy": state,
+                "rounds": self._timed.state() if self._timed else None,
+                "rows": self.rows,
+                "failures": self.failures,
+                "published": sorted(self.published.items()),
+                "session": self.session.state(),
+            },
+        )
+
+    def _restore(self, state: dict[str, Any]) -> None:
+        if self._timed is not None:
+            self._timed.restore(state["rounds"])
+            self.influence = self._timed.influence
+        self.rows, self.failures = state["rows"], state["failures"]
+        self.published = dict(state["published"])
+        self.session.restore(state["session"])
 
     def _take_event(self, event: Event) -> None:
         self._events.append(event)
@@ -163,8 +210,9 @@ class Training:
         measures = self.evaluation(arrays)
         row = {"version": version, "time": self.published[version]} | _measures(measures)
         row |= {f"accuracy_class_{label}": value for label, value in enumerate(measures.per_class)}
-        self.rows.append(row)
-        self.folder.append_round(row)
+        with self._measuring:
+            self.rows.append(row)
+            self.folder.append_round(row)
         if version:
             told = {"time": row["time"], "accuracy": measures.accuracy, "rare": measures.rare_accuracy}
             self.progress.done(version, told)
@@ -195,7 +243,7 @@ class Training:
         if isinstance(self.result, AsynchronousResult):
             influence = self.result.influence
         return {
-            "seconds": round(time.monotonic() - self.started, 1),
+            "seconds": round(self.session.seconds, 1),
             "strategy": self.config.strategy.name,
             "class_names": self.data.card.class_names,
             "rare_labels": self.data.rare_labels,
@@ -204,6 +252,7 @@ class Training:
             "time_to_accuracy": {f"{level:.2f}": self._reached(level) for level in MILESTONES},
             "influence": influence,
             "failures": [*map(str, self.clients.failures), *self.failures],
+            "provenance": self.session.provenance(),
         }
 
     def _final_row(self, influence: dict[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def check(
     """Check a run config (conf/NAME.toml) and print every key of it, with where its value comes from."""
     from federation.config import default_run_config
     from federation.errors import ConfigError
-    from federation.output_dir import output_path
+    from federation.folders import DEFAULT_PARENT, absolute_path
     from rarefl import sweep_plan
 
     with _errors_in_one_line():
@@ -53,7 +53,9 @@ def check(
             if len(values) > 1:
                 raise ConfigError(f"--set gives {key} {len(values)} values; a check takes one")
         config = sweep_plan.merge(preset, {key: values[0] for key, values in given.items()})
-        output_path(config.output.dir)
+        absolute_path("output.dir", config.output.dir or DEFAULT_PARENT)
+        if config.output.resume:
+            absolute_path("output.resume", config.output.resume)
         in_preset = sweep_plan.read_preset(preset)
         defaults = default_run_config()
     table = Table("key", "value", "from")
@@ -85,7 +87,7 @@ def sweep(
 ) -> None:
     """Run a grid of run configs around a preset (conf/NAME.toml) with several seeds, and tabulate results.
 
-    Finished runs are skipped, so the same command goes on after Ctrl-C or a failure.
+    Finished runs are skipped and unfinished ones go on, so the same command serves after Ctrl-C or a failure.
     """
     from rarefl import sweep as sweeping
     from rarefl.superlink import LocalSuperLink

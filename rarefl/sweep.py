@@ -17,6 +17,7 @@ from rich.console import Console
 
 from federation.config import flatten
 from federation.errors import RareflError
+from federation.run_folder import CHECKPOINTS, CONFIG, RUN_KEY
 from rarefl.superlink import RunOutcome
 from rarefl.sweep_plan import PROJECT_ROOT, PlannedRun, federation_config
 from rarefl.sweep_results import grid_table, markdown_table, result_rows, rich_table
@@ -151,10 +152,12 @@ def _run_all(
     durations = [summary["seconds"] for _, summary in outcome.finished if summary.get("seconds")]
     for place, (run, settings) in enumerate(waiting, start=1):
         label = f"[{place}/{len(waiting)}] {run.name}"
-        _move_aside(run, console)
-        _say(console, f"{label}: started")
+        resumed = _can_go_on(run)
+        if not resumed:
+            _move_aside(run, console)
+        _say(console, f"{label}: {'goes on' if resumed else 'started'}")
         start = time.monotonic()
-        summary, reason = _run_one(run, settings, runner, console)
+        summary, reason = _run_one(run, settings, runner, console, resumed)
         durations.append(time.monotonic() - start)
         left = timedelta(seconds=round(sum(durations) / len(durations) * (len(waiting) - place)))
         elapsed = timedelta(seconds=round(durations[-1]))
@@ -167,10 +170,13 @@ def _run_all(
 
 
 def _run_one(
-    run: PlannedRun, settings: str, runner: Runner, console: Console
+    run: PlannedRun, settings: str, runner: Runner, console: Console, resumed: bool
 ) -> tuple[dict[str, Any] | None, str]:
     """Return the summary of a run, or None and why there is none."""
-    run.config_file.write_text(tomli_w.dumps(run.config.model_dump(by_alias=True)), encoding="utf-8")
+    config = run.config.model_dump(by_alias=True)
+    if resumed:
+        config["output"]["resume"] = str(run.folder)
+    run.config_file.write_text(tomli_w.dumps(config), encoding="utf-8")
     with run.log_file.open("a", encoding="utf-8") as log:
         log.write(f"--- {datetime.now().astimezone().isoformat(timespec='seconds')} {settings}\n")
 
@@ -222,13 +228,18 @@ def _refuse_other_config(run: PlannedRun) -> None:
 
 
 def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Name the keys that differ; not the folder itself, for a sweep may be moved."""
-    keys = [key for key in {**stored, **wanted} if key != "output.dir"]
+    """Name the keys that differ; not those of the folder, for a sweep may be moved and go on."""
+    keys = [key for key in {**stored, **wanted} if not key.startswith("output.")]
     return [
         f"{key} is {stored.get(key, 'missing')!r} there and {wanted.get(key, 'missing')!r} now"
         for key in keys
         if key not in stored or key not in wanted or stored[key] != wanted[key]
     ]
+
+
+def _can_go_on(run: PlannedRun) -> bool:
+    """Whether the folder holds a run that was begun, with what it takes to go on."""
+    return (run.folder / CONFIG).is_file() and (run.folder / CHECKPOINTS / RUN_KEY).is_file()
 
 
 def _move_aside(run: PlannedRun, console: Console) -> None:
@@ -238,7 +249,7 @@ def _move_aside(run: PlannedRun, console: Console) -> None:
     while (aside := run.out / f"{run.name}.unfinished-{number}").exists():
         number += 1
     run.folder.rename(aside)
-    _say(console, f"{run.name} is unfinished; moved it to {aside.name} and start it anew")
+    _say(console, f"{run.name} cannot go on; moved it to {aside.name} and start it anew")
 
 
 def _say(console: Console, line: str) -> None:

@@ -19,6 +19,7 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent
 _OWN_KEYS = {
     "seed": "use --seeds",
     "output.dir": "a sweep sets it to a folder of the run's own under --out",
+    "output.resume": "a sweep goes on with unfinished runs by itself",
 }
 _FEDERATION_KEYS = (
     "num-supernodes",

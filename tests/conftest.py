@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from flwr.supercore.task_identity import TaskIdentity
@@ -10,6 +11,15 @@ from hypothesis import HealthCheck, settings
 # A busy machine is no reason to fail.
 settings.register_profile("rarefl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rarefl")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder in which clients keep their state; that of the user stays clean."""
+    folder = tmp_path_factory.mktemp("state")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(folder))
+        yield folder / "rarefl" / "clients"
 
 
 @pytest.fixture(autouse=True)

@@ -46,9 +46,9 @@ def pack(run: "AsynchronousRun") -> tuple[dict[str, np.ndarray], dict[str, Any]]
         "influence": run.influence.state(),
         "coverage": run.strategy.coverage.state(),
         "own": own_state,
-        "train_metrics": _pack_metrics(run.train_metrics),
-        "client_metrics": _pack_metrics(run.client_metrics),
-        "server_metrics": _pack_metrics(run.evaluation.results),
+        "train_metrics": pack_metrics(run.train_metrics),
+        "client_metrics": pack_metrics(run.client_metrics),
+        "server_metrics": pack_metrics(run.evaluation.results),
     }
     return arrays, state
 
@@ -62,15 +62,8 @@ def unpack(run: "AsynchronousRun", arrays: dict[str, np.ndarray], state: dict[st
         The checkpoint's arrays are not those of the model that the run was started with.
     """
     expected = run.versions.arrays(0)
-    versions = {version: _under(arrays, f"version/{version}/") for version in state["versions"]}
-    for key in expected.keys() | versions[state["version"]].keys():
-        here = expected[key].shape if key in expected else None
-        there = versions[state["version"]][key].shape if key in versions[state["version"]] else None
-        if here != there:
-            raise CheckpointError(
-                f"'{key}' has shape {there} in the checkpoint and {here} in the model (None: not there); "
-                "resume with the model that the run was started with"
-            )
+    versions = {version: under(arrays, f"version/{version}/") for version in state["versions"]}
+    check_shapes(expected, versions[state["version"]])
     run.versions = VersionStore.restored(versions, state["version"])
     run.sequence, run.draws = state["sequence"], state["draws"]
     run.clock.restore(state["clock"])
@@ -79,16 +72,16 @@ def unpack(run: "AsynchronousRun", arrays: dict[str, np.ndarray], state: dict[st
         run.buffer.add(
             Entry(
                 **record,
-                deltas=_under(arrays, f"buffer/{i}/delta/"),
-                values=_under(arrays, f"buffer/{i}/value/"),
+                deltas=under(arrays, f"buffer/{i}/delta/"),
+                values=under(arrays, f"buffer/{i}/value/"),
             )
         )
     run.influence = Influence.restored(state["influence"])
     run.strategy.coverage.restore(state["coverage"])
-    run.strategy.restore_own_state(_under(arrays, "own/"), state["own"])
-    run.train_metrics = _unpack_metrics(state["train_metrics"])
-    run.client_metrics = _unpack_metrics(state["client_metrics"])
-    run.evaluation.results = _unpack_metrics(state["server_metrics"])
+    run.strategy.restore_own_state(under(arrays, "own/"), state["own"])
+    run.train_metrics = unpack_metrics(state["train_metrics"])
+    run.client_metrics = unpack_metrics(state["client_metrics"])
+    run.evaluation.results = unpack_metrics(state["server_metrics"])
     jobs = [_unpack_job(record) for record in state["jobs"]]
     if run.clock.virtual:
         for job in jobs:
@@ -99,6 +92,18 @@ def unpack(run: "AsynchronousRun", arrays: dict[str, np.ndarray], state: dict[st
         for client in run.roster.clients.values():
             client.state, client.free_since = "idle", run.clock.now
     run.versions.prune()
+
+
+def check_shapes(expected: Arrays, found: Arrays) -> None:
+    """Raise CheckpointError unless a checkpoint has the arrays that are expected."""
+    for key in expected.keys() | found.keys():
+        here = expected[key].shape if key in expected else None
+        there = found[key].shape if key in found else None
+        if here != there:
+            raise CheckpointError(
+                f"'{key}' has shape {there} in the checkpoint and {here} in the model (None: not there); "
+                "resume with the model that the run was started with"
+            )
 
 
 def _pack_job(job: Job) -> dict[str, Any]:
@@ -113,14 +118,16 @@ def _unpack_job(record: dict[str, Any]) -> Job:
     return Job(**{**record, "deadline": deadline}, node=0)
 
 
-def _pack_metrics(metrics: dict[int, MetricRecord]) -> list[list[Any]]:
+def pack_metrics(metrics: dict[int, MetricRecord]) -> list[list[Any]]:
+    """Return records by version as JSON."""
     return [[version, dict(record)] for version, record in sorted(metrics.items())]
 
 
-def _unpack_metrics(records: list[list[Any]]) -> dict[int, MetricRecord]:
+def unpack_metrics(records: list[list[Any]]) -> dict[int, MetricRecord]:
+    """Return what ``pack_metrics`` packed."""
     return {version: MetricRecord(record) for version, record in records}
 
 
-def _under(arrays: dict[str, np.ndarray], prefix: str) -> Arrays:
+def under(arrays: dict[str, np.ndarray], prefix: str) -> Arrays:
     """Return the arrays under a prefix, without it."""
     return {name[len(prefix) :]: array for name, array in arrays.items() if name.startswith(prefix)}

@@ -4,8 +4,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from flwr.serverapp.strategy import Strategy
-
 from fedraw_app.strategies.ace import ACE, ACED
 from fedraw_app.strategies.base import AsynchronousStrategy
 from fedraw_app.strategies.ca2fl import CA2FL
@@ -13,8 +11,11 @@ from fedraw_app.strategies.fedasync import FedAsync
 from fedraw_app.strategies.fedbuff import FedBuff
 from fedraw_app.strategies.fedraw import FedRAW
 from fedraw_app.strategies.fedstaleweight import FedStaleWeight
-from fedraw_app.strategies.synchronous import SYNCHRONOUS, build_synchronous
+from fedraw_app.strategies.synchronous import SYNCHRONOUS, PlainBuffers, build_synchronous
 from fedraw_app.tables import look_up
+
+TrainingStrategy = AsynchronousStrategy | PlainBuffers
+"""Strategies whose state can be saved after each step, and which go on from it."""
 
 ASYNCHRONOUS: dict[str, type[AsynchronousStrategy]] = {
     "fedasync": FedAsync,
@@ -26,13 +27,13 @@ ASYNCHRONOUS: dict[str, type[AsynchronousStrategy]] = {
     "fedstaleweight": FedStaleWeight,
 }
 
-STRATEGIES: dict[str, Callable[..., Strategy]] = {
+STRATEGIES: dict[str, Callable[..., TrainingStrategy]] = {
     **{name: functools.partial(build_synchronous, name) for name in SYNCHRONOUS},
     **ASYNCHRONOUS,
 }
 
 
-def build_strategy(name: str, **settings: Any) -> Strategy:
+def build_strategy(name: str, **settings: Any) -> TrainingStrategy:
     """Return the strategy of a name in ``STRATEGIES``.
 
     Settings are those of ``build_synchronous`` for the strategies of Flower, and those of the class for an

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
-from flwr.serverapp.strategy import FedAdam, FedAvg, FedProx, FedYogi, Strategy
+from flwr.serverapp.strategy import FedAdam, FedProx, FedYogi
 
 from fedraw_app.errors import SettingError, WeightError
 from fedraw_app.randomness import generator
 from fedraw_app.strategies.arrays import is_buffer, restore_dtype
 from fedraw_app.strategies.metrics import with_examples
+from fedraw_app.strategies.rounds import Rounds
 from fedraw_app.tables import look_up
 
 
-class PlainBuffers(FedAvg):
+class PlainBuffers(Rounds):
     """Mixin in front of one of Flower's averaging strategies.
 
     Parameters
@@ -83,7 +84,7 @@ class PlainBuffers(FedAvg):
         WeightError
             The weights of the replies give no average.
         """
-        replies = sorted(replies, key=lambda message: self._site_order(message.metadata.src_node_id))
+        replies = self._in_order(replies)
         contents = [message.content for message in replies if message.has_content()]
         weights = [
             value
@@ -108,8 +109,15 @@ class PlainBuffers(FedAvg):
         return ArrayRecord(result), metrics
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        """Average the metrics of the clients that have test images; None where none has."""
-        return super().aggregate_evaluate(server_round, with_examples(replies, self.weighted_by_key))
+        """Average the metrics of the clients that have test images; None where none has.
+
+        In the order of names: Flower draws the evaluating nodes in a random one.
+        """
+        measured = with_examples(self._in_order(replies), self.weighted_by_key)
+        return super().aggregate_evaluate(server_round, measured)
+
+    def _in_order(self, replies: Iterable[Message]) -> list[Message]:
+        return sorted(replies, key=lambda message: self._site_order(message.metadata.src_node_id))
 
 
 def check_weights(weights: list[int | float], key: str) -> None:
@@ -141,7 +149,7 @@ class BufferedFedYogi(PlainBuffers, FedYogi):
     """FedYogi (arXiv 2003.00295)."""
 
 
-SYNCHRONOUS: dict[str, Callable[..., Strategy]] = {
+SYNCHRONOUS: dict[str, Callable[..., PlainBuffers]] = {
     "fedavg": BufferedFedAvg,
     "fedprox": BufferedFedProx,
     "fedadam": BufferedFedAdam,
@@ -159,7 +167,7 @@ def build_synchronous(
     fraction_evaluate: float = 0.0,
     seed: int = 0,
     sites: Mapping[int, str] | None = None,
-) -> Strategy:
+) -> PlainBuffers:
     """Return one of Flower's synchronous strategies that works with any number of nodes.
 
     Parameters

@@ -1,6 +1,7 @@
 """Whole runs of FairFAL in this process: the real ServerApp and ClientApp on digits, in seconds."""
 
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ import fairfal_app.server_app as server
 import federation.client as client
 from datasets.errors import DatasetNotFoundError
 from datasets.federated import DataSpec, FederatedData
+from fairfal_app.label_rounds import LabelRounds
 from federation import records
 from federation.config import default_run_config
 from federation.errors import (
@@ -30,6 +32,7 @@ from federation.errors import (
 from federation.run_folder import RunFolder
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
+from tests import inprocess
 from tests.inprocess import InProcessGrid, run_in_process
 from tests.travel import kinds_that_travelled
 
@@ -83,6 +86,7 @@ class Tampering(ClientApp):
 def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     run(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {
+        "checkpoint",
         "config.toml",
         "rounds.csv",
         "queries.csv",
@@ -335,22 +339,23 @@ def test_faults_of_the_config_stop_before_any_client_works(tmp_path: Path) -> No
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_second_select_of_the_same_round_changes_nothing(tmp_path: Path) -> None:
+def test_a_second_select_of_a_round_gets_the_answer_of_the_first(tmp_path: Path, state_folder: Path) -> None:
     grid = run(tmp_path, query__last_label_ratio=0.2)
     select = [message for message in grid.sent if message.metadata.message_type == records.SELECT]
-    before = grid.contexts[1000].state.config_records["fairfal.labels"]
-    again = Message(select[-3].content, 1000, records.SELECT)
-    (reply,) = grid.send_and_receive([again])
-    assert reply.has_content()
-    assert grid.contexts[1000].state.config_records["fairfal.labels"] == before
+    answers = [message for message in grid.received if message.metadata.message_type == records.SELECT]
+    (file,) = state_folder.glob(f"{select[0].content['config'][records.RUN]}/site-00/labels.json")
+    before = file.read_bytes()
+    for first in (0, -3):
+        (reply,) = grid.send_and_receive([Message(select[first].content, 1000, records.SELECT)])
+        assert reply.content == answers[first].content
+    assert file.read_bytes() == before
 
 
 def test_local_only_model_is_the_same_from_state_and_trained_again(tmp_path: Path) -> None:
     class Forgetful(ClientApp):
         def __call__(self, message: Message, context: Context) -> Message:
             if message.metadata.message_type == records.SELECT:
-                context.state.pop("fairfal.local-only", None)
-                context.state.pop("fairfal.local-only-round", None)
+                context.state.clear()
             return client_app(message, context)
 
     run(tmp_path / "kept")
@@ -379,11 +384,13 @@ def test_a_client_with_other_metrics_is_left_out_and_named(tmp_path: Path) -> No
     assert len(told["failures"]) == 2
 
 
-def test_a_client_that_lost_its_labels_ends_the_run_and_the_model_is_kept(tmp_path: Path) -> None:
+def test_a_client_that_lost_its_labels_ends_the_run_and_the_model_is_kept(
+    tmp_path: Path, state_folder: Path
+) -> None:
     class Forgetting(ClientApp):
         def __call__(self, message: Message, context: Context) -> Message:
             if message.metadata.message_type == records.ESTIMATE and context.node_config["partition-id"] == 1:
-                context.state.clear()
+                shutil.rmtree(state_folder / message.content["config"][records.RUN] / "site-01")
             return client_app(message, context)
 
     with pytest.raises(LabelsLostError, match="site-01 has 19 labels where 38 are due"):
@@ -392,6 +399,61 @@ def test_a_client_that_lost_its_labels_ends_the_run_and_the_model_is_kept(tmp_pa
     assert told["status"] == "failed"
     assert len(told["label_rounds"]) == 1
     assert final(tmp_path)
+
+
+def test_a_supernode_that_was_started_again_has_its_labels(tmp_path: Path) -> None:
+    """Its Flower state is gone between any two messages, and the run is as if it were not."""
+
+    class StartedAgain(ClientApp):
+        def __call__(self, message: Message, context: Context) -> Message:
+            context.state.clear()
+            return client_app(message, context)
+
+    run(tmp_path / "never")
+    run(tmp_path / "always", client=StartedAgain())
+    for table in ("queries.csv", "rounds.csv"):
+        assert (tmp_path / "never" / table).read_bytes() == (tmp_path / "always" / table).read_bytes()
+
+
+def test_a_supernode_that_comes_back_as_a_new_node_is_the_site_that_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the first training and the second query site-01 gets a new node without any state."""
+    run(tmp_path / "never")
+    inner: list[InProcessGrid] = []
+
+    class Moving(InProcessGrid):
+        def __init__(self, *args: Any, **settings: Any) -> None:
+            super().__init__(*args, **settings)
+            inner.append(self)
+
+    real = LabelRounds.query
+
+    def move_first(self: LabelRounds, label_round: int, arrays: ArrayRecord | None) -> bool:
+        if label_round == 2:
+            (grid,) = inner
+            context = grid.contexts.pop(1001)
+            context.node_id, context.state = 7, RecordDict()
+            grid.contexts[7], grid.locks[7] = context, grid.locks[1001]
+        return real(self, label_round, arrays)
+
+    monkeypatch.setattr(inprocess, "InProcessGrid", Moving)
+    monkeypatch.setattr(LabelRounds, "query", move_first)
+    run(tmp_path / "moved")
+    for table in ("queries.csv", "rounds.csv"):
+        assert (tmp_path / "never" / table).read_bytes() == (tmp_path / "moved" / table).read_bytes()
+    assert not summary(tmp_path / "moved")["failures"]
+
+
+def test_clients_keep_their_labels_where_the_node_config_says(tmp_path: Path) -> None:
+    class Elsewhere(ClientApp):
+        def __call__(self, message: Message, context: Context) -> Message:
+            context.node_config["state-dir"] = str(tmp_path / "state")
+            return client_app(message, context)
+
+    run(tmp_path / "run", client=Elsewhere(), query__last_label_ratio=0.1)
+    (of_run,) = (tmp_path / "state").iterdir()
+    assert sorted(path.name for path in of_run.iterdir()) == ["site-00", "site-01", "site-02"]
 
 
 def test_two_runs_cannot_share_a_folder(tmp_path: Path) -> None:

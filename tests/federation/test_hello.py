@@ -37,7 +37,9 @@ def clients(
         content = RecordDict(
             {
                 "config": ConfigRecord(identity | {"partition-id": partition}),
-                "metrics": MetricRecord({"pool-size": 10 + index, "label-coverage": [1, 0, index % 2]}),
+                "metrics": MetricRecord(
+                    {"pool-size": 10 + index, "num-labelled": index, "label-coverage": [1, 0, index % 2]}
+                ),
             }
         )
         return Message(content, reply_to=message)

@@ -67,6 +67,13 @@ def test_a_line_a_step(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_steps_of_an_earlier_process_took_none_of_this_ones_time(capsys: pytest.CaptureFixture[str]) -> None:
+    set_up_logging()
+    seconds = iter([100.0, 120.0])
+    StepProgress("version", 30, done=10, clock=lambda: next(seconds)).done(20, {})
+    assert capsys.readouterr().out == "[version 20/30] about 0:20 left\n"
+
+
 def test_warnings_of_asynchronous_strategies_stay() -> None:
     strategies = logging.getLogger("flwr.fedraw")
     before = strategies.level

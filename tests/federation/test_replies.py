@@ -38,7 +38,7 @@ def reply(metrics: dict[str, Any], config: dict[str, Any] | None = None) -> Reco
 
 
 def test_good_replies_pass() -> None:
-    hello = reply({"pool-size": 3, "label-coverage": [0, 1]}, HELLO)
+    hello = reply({"pool-size": 3, "num-labelled": 2, "label-coverage": [0, 1]}, HELLO)
     assert unusable_reply(request(records.HELLO), hello, 2) is None
     assert unusable_reply(request(records.SELECT), reply(SELECTION), 2) is None
     assert unusable_reply(request(records.ESTIMATE), reply({}), 2) is None

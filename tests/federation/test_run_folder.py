@@ -34,7 +34,7 @@ def test_the_folder_is_made_and_says_that_the_run_has_begun(tmp_path: Path) -> N
     folder = RunFolder.create(str(tmp_path / "a" / "b"), "fairfal", "digits")
     assert folder.path == tmp_path / "a" / "b"
     assert summary(folder) == {"app": "fairfal", "label": "digits", "status": "running", "reason": ""}
-    assert os.listdir(folder.path) == ["summary.json"]
+    assert sorted(os.listdir(folder.path)) == ["checkpoint", "summary.json"]
 
 
 def test_the_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,8 +178,8 @@ def test_a_table_that_is_there_is_continued(folder: RunFolder) -> None:
     )
 )
 def test_what_was_appended_is_read_back(tmp_path: Path, rows: list[dict]) -> None:
-    folder = RunFolder(tmp_path, "fairfal", "digits")
     (tmp_path / "rounds.csv").unlink(missing_ok=True)
+    folder = RunFolder(tmp_path, "fairfal", "digits")
     for row in rows:
         folder.append_round(row)
     table = pd.read_csv(tmp_path / "rounds.csv", dtype=str, keep_default_na=False)
@@ -242,7 +242,7 @@ def test_a_write_that_fails_leaves_the_old_file(folder: RunFolder, monkeypatch: 
     with pytest.raises(OSError, match="disk full"):
         folder.save_arrays({"weight": np.zeros(2)})
     assert (folder.path / "final.pt").read_bytes() == before
-    assert sorted(os.listdir(folder.path)) == ["final.pt", "summary.json"]
+    assert sorted(os.listdir(folder.path)) == ["checkpoint", "final.pt", "summary.json"]
 
 
 def test_arrays_are_tensors_that_load_without_pickle(folder: RunFolder) -> None:

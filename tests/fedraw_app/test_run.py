@@ -84,8 +84,16 @@ def test_every_strategy_by_name_twice_the_same_with_one_and_two_workers(tmp_path
 
 def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     run(tmp_path, strategy__name="fedraw", train__versions=7, evaluate__clients=True)
-    names = {"config.toml", "rounds.csv", "events.csv", "influence.csv", "summary.json", "final.pt"}
-    names |= {"confusion.csv"}
+    names = {
+        "checkpoint",
+        "config.toml",
+        "rounds.csv",
+        "events.csv",
+        "influence.csv",
+        "confusion.csv",
+        "summary.json",
+        "final.pt",
+    }
     assert {path.name for path in tmp_path.iterdir()} == names | PLOTS
     assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in PLOTS)
     log = events(tmp_path)

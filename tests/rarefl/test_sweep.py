@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -235,7 +236,7 @@ def test_a_run_without_a_result_failed_whatever_flower_says(
 
 
 @pytest.mark.parametrize("half", ['{"status": "running"}', '{"status": "fin', "[]"])
-def test_an_unfinished_folder_is_moved_aside_and_run_again(
+def test_an_unfinished_folder_that_cannot_go_on_is_moved_aside_and_run_again(
     plan: Callable[..., Any], printed: Printed, half: str
 ) -> None:
     def die(folder: Path) -> RunOutcome:
@@ -252,8 +253,34 @@ def test_an_unfinished_folder_is_moved_aside_and_run_again(
     assert names(outcome) == ["seed=1"]
     assert (run.out / "seed=1.unfinished-1" / "summary.json").read_text() == half
     assert (run.out / "seed=1.unfinished-2").is_dir()
-    assert "seed=1 is unfinished; moved it to seed=1.unfinished-1" in printed.text
+    assert "seed=1 cannot go on; moved it to seed=1.unfinished-1" in printed.text
     assert run.log_file.read_text().count("--- ") == 3
+
+
+def test_an_unfinished_run_goes_on_in_its_folder(plan: Callable[..., Any], printed: Printed) -> None:
+    def die(folder: Path) -> RunOutcome:
+        write_summary(folder, status="running")
+        (folder / "config.toml").write_text("")
+        (folder / "checkpoint").mkdir()
+        (folder / "checkpoint" / "run.json").write_text("{}")
+        return RunOutcome(1, "lost", "the SuperLink ended")
+
+    def end(folder: Path) -> RunOutcome:
+        shutil.rmtree(folder)
+        return finish(folder)
+
+    (run,) = plan(seeds="1")
+    run_sweep([run], FakeRunner([die]).open, printed.console)
+    runner = FakeRunner([end])
+
+    outcome = run_sweep([run], runner.open, printed.console)
+
+    assert names(outcome) == ["seed=1"]
+    assert runner.started[0]["output"] == {"dir": str(run.folder), "resume": str(run.folder)}
+    assert "[1/1] seed=1: goes on" in printed.text
+    again = FakeRunner()
+    assert names(run_sweep([run], again.open, printed.console)) == ["seed=1"]
+    assert again.opened == 0
 
 
 def test_ctrl_c_stops_and_the_same_call_goes_on(plan: Callable[..., Any], printed: Printed) -> None:

@@ -1,0 +1,64 @@
+"""Where the folder of a run lies, and that one run at a time writes to it."""
+
+import hashlib
+import tempfile
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, Timeout
+
+from federation.errors import RunFolderError
+
+DEFAULT_PARENT = "~/rarefl/runs"
+"""Folder of all runs that are not told where to write."""
+
+
+def absolute_path(key: str, directory: str) -> Path:
+    """Return the path of a folder that stands in the run config; raises RunFolderError if it is relative."""
+    try:
+        path = Path(directory).expanduser()
+    except RuntimeError as error:
+        raise RunFolderError(f"{key} = {directory!r}: {error}; give an absolute path") from None
+    if not path.is_absolute():
+        raise RunFolderError(
+            f"{key} = {directory!r} is relative. The server's working folder is one of Flower's, "
+            "not the one in which you typed `flwr run`; give an absolute path, such as "
+            f"{Path.home() / path}"
+        )
+    return path
+
+
+def cannot_write(key: str, path: Path, error: Exception) -> RunFolderError:
+    """Return the error that says why a folder cannot be written, and the way out."""
+    reason = getattr(error, "strerror", None) or error
+    return RunFolderError(
+        f"{key}: cannot write to {path}: {reason}. Give the path of a folder "
+        "that the user who runs the SuperLink may write to"
+    )
+
+
+def new_folder(parent: Path, label: str) -> Path:
+    """Make a folder named by the time and the label; runs that start in the same second get numbers."""
+    parent.mkdir(parents=True, exist_ok=True)
+    name = f"{datetime.now():%Y%m%d-%H%M%S}-{label}"
+    number = 1
+    while True:
+        path = parent / (name if number == 1 else f"{name}-{number}")
+        with suppress(FileExistsError):
+            path.mkdir()
+            return path
+        number += 1
+
+
+def locked(key: str, path: Path) -> BaseFileLock:
+    """Return the lock of a folder, held by this process; it lies outside, so that the folder stays clean."""
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    lock = FileLock(Path(tempfile.gettempdir()) / f"rarefl-{digest}.lock", timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise RunFolderError(
+            f"{key}: another run is writing to {path}; wait for its end, or give another folder"
+        ) from None
+    return lock
