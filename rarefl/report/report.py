@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from rarefl.report.drawing import Picture
 from rarefl.report.label_pictures import label_pictures
 from rarefl.report.printed import PrintedTable
@@ -17,9 +19,11 @@ from rarefl.report.training_pictures import training_pictures
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """What a report says of one section."""
+    """What a report says of one section; ``results`` are its runs as a results file holds them."""
 
     title: str
+    slug: str
+    results: pd.DataFrame
     summary: str
     protocol: dict[str, Any]
     notes: tuple[str, ...]
@@ -68,7 +72,16 @@ def _part(section: Section, findings: Findings) -> Part:
     pictures = (label_pictures if section.app == "fairfal" else training_pictures)(section, findings)
     seeds = sorted({run.seed for _, run in section.runs})
     told = (
-        f"Runs: {len(section.runs)}. Methods: {', '.join(section.methods)}. "
+        f"Runs: {len(section.runs)}. Methods: {'; '.join(section.methods)}. "
         f"Seeds: {', '.join(map(str, seeds))}."
     )
-    return Part(section.title, told, section.protocol, tuple(notes), tuple(tables), tuple(pictures))
+    return Part(
+        title=section.title,
+        slug=section.slug,
+        results=section.results,
+        summary=told,
+        protocol=section.protocol,
+        notes=tuple(notes),
+        tables=tuple(tables),
+        pictures=tuple(pictures),
+    )

@@ -53,6 +53,21 @@ class Section:
     rows: pd.DataFrame
 
     @property
+    def results(self) -> pd.DataFrame:
+        """The runs as a results file holds them, with the keys that tell the methods apart."""
+        methods = {method: _method(run) for method, run in self.runs}
+        keys = _telling_keys(list(methods.values()))
+        told = pd.DataFrame(
+            [
+                {"method": method, "run": f"{method}, seed {run.seed}"}
+                | {key: _text(run.config.get(key, "")) for key in keys}
+                | {"seed": run.seed}
+                for method, run in self.runs
+            ]
+        )
+        return told.merge(self.rows, on=["method", "seed"], sort=False).drop(columns="method")
+
+    @property
     def seeds(self) -> dict[str, int]:
         """Number of seeds of each method."""
         counts = self.rows.groupby("method")["seed"].nunique()

@@ -19,6 +19,8 @@ _TEMPLATE = Path(__file__).parent / "page.html.jinja"
 def write(report: Report, out: Path) -> None:
     """Write the report into a folder, which is made; files of an earlier report are replaced.
 
+    Beside it lie the runs of each section as a results file, which a report takes again.
+
     Raises
     ------
     ReportError
@@ -29,6 +31,7 @@ def write(report: Report, out: Path) -> None:
             (out / name).mkdir(parents=True, exist_ok=True)
         drawings = {}
         for part in report.parts:
+            part.results.to_csv(out / f"{part.slug}.csv", index=False, lineterminator="\n")
             for table in part.tables:
                 table.data.to_csv(out / "tables" / f"{table.slug}.csv", index=False, lineterminator="\n")
                 (out / "tables" / f"{table.slug}.tex").write_text(latex(table), encoding="utf-8")

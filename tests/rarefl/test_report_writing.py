@@ -128,8 +128,14 @@ def test_a_results_file_gives_the_tables_of_its_runs(tmp_path: Path) -> None:
         folder = label_rounds(one.folder, one.varied["query.name"], one.seed, [0.5, 0.6 + place / 50])
         finished.append((one, json.loads((folder / "summary.json").read_text())))
     result_rows(finished, ["query.name"]).to_csv(tmp_path / "results.csv", index=False)
-    of_folders, of_file = (build([tmp_path / name]).parts[0] for name in ("sweep", "results.csv"))
-    for ours, theirs in zip(of_folders.tables[:2], of_file.tables[:2], strict=True):
+    write(build([tmp_path / "sweep"]), tmp_path / "out")
+    (of_report,) = (tmp_path / "out").glob("*.csv")
+    files = tmp_path / "sweep", tmp_path / "results.csv", of_report
+    of_folders, of_file, again = (build([file]).parts[0] for file in files)
+    assert of_folders.summary == again.summary
+    compared = [*zip(of_folders.tables[:2], of_file.tables[:2], strict=True)]
+    compared += zip(of_folders.tables[:2], again.tables[:2], strict=True)
+    for ours, theirs in compared:
         assert ours.caption == theirs.caption
         columns = ["measure", "method"]
         pd.testing.assert_frame_equal(
