@@ -160,7 +160,7 @@ def training_strategy(
     rare_sites = sites.holding(rare_labels)
     settings |= {
         "concurrency": chosen.concurrency,
-        "server_lr": chosen.server_lr or 1.0,
+        "server_lr": chosen.server_lr or _server_lr(config, sites),
         "weigh_by": chosen.weigh_by,
         "normalise": chosen.normalise,
         "clock": training_clock(config, sites, rare_sites, seed),
@@ -174,6 +174,15 @@ def training_strategy(
         "timing_only": config.clock.timing_only,
     }
     return build_strategy(chosen.name, **settings, **_own_settings(config, sites))
+
+
+def _server_lr(config: RunConfig, sites: TrainingSites) -> float:
+    """Return the server's learning rate that an asynchronous strategy has by default.
+
+    Every arrival at ACE makes a step with the updates of all clients, so an update takes part in as many steps
+    as there are clients; its share in each is small enough that they are one step together.
+    """
+    return 1 / len(sites.names) if config.strategy.name in ("ace", "aced") else 1.0
 
 
 def _own_settings(config: RunConfig, sites: TrainingSites) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from federation.config import default_run_config, parse_run_config
 from federation.config_tables import AsynchronousName, StrategyName
 from federation.errors import ConfigError, NodesMissingError
 from fedraw_app.errors import DelayError, RunStoppedError, SettingError
-from fedraw_app.options import TrainingSites, read_delays
+from fedraw_app.options import TrainingSites, read_delays, training_strategy
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from tests.inprocess import InProcessGrid, run_in_process
@@ -80,6 +80,21 @@ def test_every_strategy_by_name_twice_the_same_with_one_and_two_workers(tmp_path
     if name not in get_args(AsynchronousName):
         assert kinds["publish"] == 2
         assert (log["staleness"].dropna() == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "used"),
+    [("ace", 0.0, 0.25), ("aced", 0.0, 0.25), ("ace", 0.5, 0.5), ("fedraw", 0.0, 1.0)],
+)
+def test_the_servers_learning_rate_by_default(name: str, given: float, used: float) -> None:
+    overrides = {"strategy.name": name, "strategy.server-lr": given}
+    config = parse_run_config(default_run_config() | SMALL | overrides)
+    sites = TrainingSites(
+        names={node: f"site-{node}" for node in range(4)},
+        examples={f"site-{node}": 10 for node in range(4)},
+        coverage={f"site-{node}": [1] * 10 for node in range(4)},
+    )
+    assert training_strategy(config, sites, (8, 9), 1).server_lr == used
 
 
 def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
