@@ -179,8 +179,8 @@ def training_strategy(
 def _server_lr(config: RunConfig, sites: TrainingSites) -> float:
     """Return the server's learning rate that an asynchronous strategy has by default.
 
-    Every arrival at ACE makes a step with the updates of all clients, so an update takes part in as many steps
-    as there are clients; its share in each is small enough that they are one step together.
+    Every arrival at ACE makes a step with the updates of all clients, so an update takes part in as many
+    steps as there are clients; its share in each is small enough that they are one step together.
     """
     return 1 / len(sites.names) if config.strategy.name in ("ace", "aced") else 1.0
 

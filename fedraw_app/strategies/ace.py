@@ -21,8 +21,8 @@ class ACE(AsynchronousStrategy):
     Every client counts the same in every step, however often it arrives. The first step waits for one update
     of every client that can be expected to send one.
 
-    An update takes part in as many steps as there are arrivals until the client's next one. With several local
-    steps of SGD in each update, a ``server_lr`` near 1 / clients keeps that stable, and 1 may diverge.
+    An update takes part in as many steps as there are arrivals until the client's next one. With several
+    local steps of SGD in each update, a ``server_lr`` near 1 / clients keeps that stable, and 1 may diverge.
 
     Parameters
     ----------
