@@ -9,12 +9,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from federation.config import default_run_config
 from rarefl.report.runs import App, Findings, Run
 from rarefl.sweep_results import ROUND_COLUMNS, TRAINING_COLUMNS
 
@@ -77,7 +78,7 @@ class Section:
 def sections(findings: Findings) -> list[Section]:
     """Return the sections of all runs, in the order of the runs; two runs of one seed give a warning."""
     groups: dict[str, list[Run]] = {}
-    for run in findings.runs:
+    for run in _with_later_keys(findings.runs):
         groups.setdefault(_key([run.app, run.source, _protocol(run)]), []).append(run)
     parts = [part for runs in groups.values() for part in _by_data_seed(runs)]
     titles = _titles(parts)
@@ -85,6 +86,13 @@ def sections(findings: Findings) -> list[Section]:
         _section(title, slug, protocol, runs, findings)
         for (title, slug), (protocol, runs) in zip(titles, parts, strict=True)
     ]
+
+
+def _with_later_keys(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs with the defaults of keys that came after some of them: these had no other choice."""
+    keys = {key for run in runs if run.folder is not None for key in run.config}
+    defaults = {key: value for key, value in default_run_config().items() if key in keys}
+    return [run if run.folder is None else replace(run, config=defaults | run.config) for run in runs]
 
 
 def method_names(methods: Sequence[Mapping[str, Any]], app: App) -> list[str]:

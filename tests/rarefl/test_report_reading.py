@@ -140,13 +140,14 @@ def test_runs_of_one_method_and_seed_count_once(tmp_path: Path) -> None:
     assert "one method and seed; the latter is counted" in found.warnings[0]
 
 
-def test_a_run_of_another_version_of_the_config_is_another_protocol(tmp_path: Path) -> None:
-    label_rounds(tmp_path / "new", "random", 1, [0.5])
+@pytest.mark.parametrize(("rgb", "parts"), [(False, 1), (True, 2)])
+def test_a_key_that_came_later_has_its_default_in_earlier_runs(tmp_path: Path, rgb: bool, parts: int) -> None:
+    label_rounds(tmp_path / "new", "random", 1, [0.5], data__rgb=rgb)
     old = label_rounds(tmp_path / "old", "random", 2, [0.5]) / "config.toml"
     config = tomllib.loads(old.read_text())
     del config["data"]["rgb"]
     old.write_text(tomli_w.dumps(config))
-    assert len(sections(read([tmp_path]))) == 2
+    assert len(sections(read([tmp_path]))) == parts
 
 
 def test_names_of_methods() -> None:
