@@ -100,13 +100,23 @@ def federate(spec: DataSpec) -> FederatedData:
 
 def read_dataset(spec: DataSpec) -> ImageDataset:
     """Read the data set of a spec; raises DataError if it is not found or damaged."""
-    try:
-        root = Path(spec.root).expanduser().absolute() if spec.root else None
-    except RuntimeError as error:
-        raise DatasetNotFoundError(f"data.root = {spec.root!r}: {error} Give an absolute path.") from None
+    root = _absolute_root(spec.root) if spec.root else None
     return load_dataset(
         spec.name, LoadOptions(root, spec.seed, spec.image_size, spec.rgb, spec.max_unreadable)
     )
+
+
+def _absolute_root(root: str) -> Path:
+    try:
+        path = Path(root).expanduser() if root.startswith("~") else Path(root)
+    except RuntimeError as error:
+        raise DatasetNotFoundError(f"data.root = {root!r}: {error} Give an absolute path.") from None
+    if not path.is_absolute():
+        raise DatasetNotFoundError(
+            f"data.root = {root!r} is relative. A run's working folder is one of Flower's, not the one in "
+            f"which you typed `flwr run`; give an absolute path, such as {path.absolute()}."
+        )
+    return path
 
 
 def deal(dataset: ImageDataset, spec: DataSpec) -> FederatedData:

@@ -1,8 +1,9 @@
 """Image files decoded once: small squares in a memory-mapped file of the user's cache folder.
 
-An entry of the cache is a folder that appears whole or not at all. Its name says which files, by path, size
-and time of change, at which image size. Images of a training and a test split lie one after the other in a
-file of their own, so that each is a slice of a file: processes share its pages, and no one holds a copy.
+An entry of the cache is a folder that appears whole or not at all. Its name says which files, by path, size,
+time of change and whether they may be read, at which image size. Images of a training and a test split lie
+one after the other in a file of their own, so that each is a slice of a file: processes share its pages, and
+no one holds a copy.
 """
 
 import contextlib
@@ -152,14 +153,16 @@ def _digest(parts: Sequence[object]) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def _changes(root: Path, names: Sequence[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield name, size and time of change of each file; -1 where it cannot be told."""
+def _changes(root: Path, names: Sequence[str]) -> Iterator[tuple[str, int, int, bool]]:
+    """Yield each file's name, size, time of change and whether it may be read; -1 where it cannot be told."""
     for name in names:
+        path = root / name
         try:
-            status = os.stat(root / name)
-            yield name, status.st_size, status.st_mtime_ns
+            status = os.stat(path)
+            # Permission that is given later changes neither size nor time.
+            yield name, status.st_size, status.st_mtime_ns, os.access(path, os.R_OK)
         except OSError:
-            yield name, -1, -1
+            yield name, -1, -1, False
 
 
 def _decode(folder: Path, source: str, paths: Sequence[Path], size: int, rgb: bool) -> None:

@@ -1,5 +1,6 @@
 """From labelled image files to a data set: decoding, test split, and what is left out."""
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from datasets.decoding import SUFFIXES
 from datasets.errors import DatasetFormatError
 from datasets.image_cache import cached_images
 from datasets.splits import draw_test_split
+
+logger = logging.getLogger("rarefl")
 
 IMAGE_SIZE = 64
 """Side in pixels of images from files, unless ``data.image-size`` says otherwise."""
@@ -42,7 +45,8 @@ class LabelledFiles:
     sites
         Name of each file's site.
     groups
-        Files with the same text show the same thing; "" stands for a file of its own.
+        Files with the same text show the same thing, and count for the site of the first of them; "" stands
+        for a file of its own.
     in_test
         Whether each file is in the published test split; without it a split is drawn.
     left_out
@@ -80,12 +84,18 @@ def read_image_files(description: Description, files: LabelledFiles, options: Lo
     )
     _require_readable(left_out, len(files.names) + len(files.left_out), files.root, options.max_unreadable)
     labels = np.array(files.labels, dtype=np.int64)[cached.readable]
+    _tell_left_out(files.root, left_out)
+    groups = None if files.groups is None else _group_numbers(files.groups)
     site_names: tuple[str, ...] = ()
     sites = None
     if files.sites is not None:
         site_names, all_sites = _numbers(files.sites)
+        if groups is not None:
+            _, first, group_of = np.unique(groups, return_index=True, return_inverse=True)
+            all_sites = all_sites[first][group_of]
         sites = all_sites[cached.readable]
-    groups = None if files.groups is None else _group_numbers(files.groups)[cached.readable]
+    if groups is not None:
+        groups = groups[cached.readable]
     if files.in_test is None:
         train, test = draw_test_split(labels, description.name, options.seed, sites, groups)
     else:
@@ -168,6 +178,13 @@ def _require_readable(left_out: Sequence[str], total: int, root: Path, most: flo
         f"{root}: {len(left_out)} of {total} images cannot be used, more than data.max-unreadable = {most} "
         "allows:\n" + "\n".join(lines) + "\nRepair or remove them, or raise data.max-unreadable."
     )
+
+
+def _tell_left_out(root: Path, left_out: Sequence[str]) -> None:
+    if left_out:
+        logger.warning(
+            "%s: images that cannot be used were left out: %d, such as %s", root, len(left_out), left_out[0]
+        )
 
 
 def _numbers(texts: Sequence[str]) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:

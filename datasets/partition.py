@@ -195,9 +195,11 @@ def _require_enough(clients: int, number: int, what: str) -> None:
     if clients < 1:
         raise PartitionError(f"clients is {clients}; there must be at least one.")
     if number < clients:
+        fewer = f"set data.clients to {number} or less" if number else ""
+        more = "add some" if what == "test images" else "keep more images (data.imbalance, data.long-tail)"
+        way_out = ", or ".join(filter(None, (fewer, more)))
         raise PartitionError(
-            f"{number} {what} cannot be dealt to {clients} clients: each needs at least one. "
-            f"Set data.clients to {number} or less, or keep more images (data.imbalance, data.long-tail)."
+            f"{number} {what} cannot be dealt to {clients} clients: each needs at least one; {way_out}."
         )
 
 

@@ -1,37 +1,28 @@
 """The data sets by name. A new one is a file in ``sources/`` and a line here."""
 
 import difflib
+import importlib
 from collections.abc import Callable
 
 from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetNotFoundError
-from datasets.sources import (
-    cifar,
-    digits,
-    elpv,
-    emnist,
-    fashion_mnist,
-    ham10000,
-    image_folder,
-    isic2019,
-    med_mnist,
-)
 from datasets.unify import unify
 
-DATASETS: dict[str, Callable[[LoadOptions], ImageDataset]] = {
-    digits.CARD.name: digits.load,
-    fashion_mnist.CARD.name: fashion_mnist.load,
-    cifar.CIFAR10.name: cifar.load_cifar10,
-    cifar.CIFAR100.name: cifar.load_cifar100,
-    emnist.BALANCED.name: emnist.load_balanced,
-    emnist.LETTERS.name: emnist.load_letters,
-    med_mnist.OCTMNIST.name: med_mnist.load_octmnist,
-    med_mnist.DERMAMNIST.name: med_mnist.load_dermamnist,
-    elpv.DESCRIPTION.name: elpv.load,
-    ham10000.NAME: ham10000.load,
-    isic2019.NAME: isic2019.load,
-    image_folder.NAME: image_folder.load,
+DATASETS = {
+    "digits": "digits.load",
+    "fashion-mnist": "fashion_mnist.load",
+    "cifar10": "cifar.load_cifar10",
+    "cifar100": "cifar.load_cifar100",
+    "emnist-balanced": "emnist.load_balanced",
+    "emnist-letters": "emnist.load_letters",
+    "octmnist": "med_mnist.load_octmnist",
+    "dermamnist": "med_mnist.load_dermamnist",
+    "elpv": "elpv.load",
+    "ham10000": "ham10000.load",
+    "isic2019": "isic2019.load",
+    "image-folder": "image_folder.load",
 }
+"""For each name the module in ``sources/``, which is imported when it is asked for, and its function."""
 
 
 def load_dataset(name: str, options: LoadOptions) -> ImageDataset:
@@ -50,4 +41,13 @@ def load_dataset(name: str, options: LoadOptions) -> ImageDataset:
         near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise DatasetNotFoundError(f"No data set is called {name!r}; there are {', '.join(DATASETS)}.{hint}")
-    return unify(DATASETS[name](options), options)
+    return unify(loader(name)(options), options)
+
+
+def loader(name: str) -> Callable[[LoadOptions], ImageDataset]:
+    """Return the function that reads a data set of :data:`DATASETS`."""
+    module, function = DATASETS[name].split(".")
+    load: Callable[[LoadOptions], ImageDataset] = getattr(
+        importlib.import_module(f"datasets.sources.{module}"), function
+    )
+    return load

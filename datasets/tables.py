@@ -1,6 +1,7 @@
 """Tables that come with data sets: CSV files as portals, spreadsheets and archives write them."""
 
 import io
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -70,6 +71,17 @@ def require_distinct(path: Path, table: pd.DataFrame, column: str) -> None:
 
 
 def find_table(root: Path, *names: str) -> Path | None:
-    """Return the first of these files that lies in a folder, in any letter case."""
-    files = {path.name.lower(): path for path in sorted(root.iterdir()) if path.is_file()}
+    """Return the first of these files that lies in a folder, in any letter case; None without such a folder.
+
+    Raises
+    ------
+    DatasetFormatError
+        If the folder cannot be read.
+    """
+    if not os.path.isdir(root):  # pathlib raises where a folder above may not be entered
+        return None
+    try:
+        files = {path.name.lower(): path for path in sorted(root.iterdir()) if os.path.isfile(path)}
+    except OSError as error:
+        raise DatasetFormatError(f"{root}: cannot be read: {error.strerror}. Allow reading it.") from error
     return next((files[name.lower()] for name in names if name.lower() in files), None)

@@ -135,7 +135,8 @@ def data(
     from rarefl.data_card import data_config, show_data
 
     with _errors_in_one_line():
-        show_data(data_config(name, root, run_config), out.expanduser(), _console())
+        settings = "the default settings" if run_config is None else str(run_config)
+        show_data(data_config(name, root, run_config), settings, out.expanduser(), _console())
 
 
 def _console() -> Console:

@@ -38,15 +38,17 @@ def data_config(name: str | None, root: Path | None, run_config: Path | None) ->
     if name is not None:
         given["data.name"] = name
     if root is not None:
-        given["data.root"] = str(root)
+        given["data.root"] = str(root if str(root).startswith("~") else root.absolute())
     return parse_run_config(default_run_config() | given)
 
 
-def show_data(config: RunConfig, out: Path, console: Console) -> None:
+def show_data(config: RunConfig, settings: str, out: Path, console: Console) -> None:
     """Print the card and what a run would train on, and write a picture of each.
 
     Parameters
     ----------
+    settings
+        What the run config is called.
     out
         Folder of the pictures ``NAME-images.png`` and ``NAME-partition.png``; of a path that ends in
         ``.png`` the last part without the ending takes the place of NAME.
@@ -65,9 +67,13 @@ def show_data(config: RunConfig, out: Path, console: Console) -> None:
     console.print(class_table(dataset))
     if dataset.sites is not None:
         console.print(site_table(dataset))
+        console.print(
+            f"data.partition = 'natural' with data.clients = {len(dataset.sites.names)} makes these sites "
+            "the clients"
+        )
     console.print(f"picture: {_save(folder / f'{name}-images.png', lambda: draw_samples(dataset))}\n")
     data = deal(dataset, spec)
-    console.print(run_table(config, data))
+    console.print(run_table(config, data, settings))
     console.print(label_table(data))
     console.print(client_table(data))
     console.print(f"picture: {_save(folder / f'{name}-partition.png', lambda: draw_partition(data))}")
@@ -93,7 +99,7 @@ def card_table(dataset: ImageDataset) -> Table:
         more = len(dataset.left_out) - _MOST_LEFT_OUT
         table.add_row(
             "left out",
-            f"damaged images: {len(dataset.left_out):,}\n{shown}{f' and {more} more' if more > 0 else ''}",
+            f"{len(dataset.left_out):,} images\n{shown}{f' and {more} more' if more > 0 else ''}",
         )
     return table
 
@@ -114,14 +120,13 @@ def site_table(dataset: ImageDataset) -> Table:
     for place, name in enumerate(dataset.sites.names):
         counts = [int((site == place).sum()) for site in (dataset.sites.train, dataset.sites.test)]
         table.add_row(name, *(f"{count:,}" for count in counts))
-    table.caption = f"data.partition = 'natural' with data.clients = {len(table.rows)} makes them the clients"
     return table
 
 
-def run_table(config: RunConfig, data: FederatedData) -> Table:
-    """Return what a run with these settings trains on and, with FairFAL, how many labels it buys."""
+def run_table(config: RunConfig, data: FederatedData, settings: str) -> Table:
+    """Return what a run with these settings, so called, trains on and, with FairFAL, the labels it buys."""
     keys, clients = config.data, len(data.pools)
-    table = _pairs("A run")
+    table = _pairs(f"A run with {settings}")
     tail = "none" if keys.long_tail == "none" else f"{keys.long_tail}, imbalance {keys.imbalance:g}"
     table.add_row("long tail", f"{tail}: {len(data.train_ids):,} of {len(data.train):,} images are kept")
     own = {
@@ -138,7 +143,10 @@ def run_table(config: RunConfig, data: FederatedData) -> Table:
         budget = budget_per_client(query.label_ratio, len(data.train_ids), clients)
         wanted = budget * query.label_rounds
         short = sum(len(pool) < wanted for pool in data.pools)
-        table.add_row("budget", f"{budget:,} labels per client in each of {query.label_rounds} label rounds")
+        labels = "label" if budget == 1 else "labels"
+        table.add_row(
+            "budget", f"{budget:,} {labels} per client in each of {query.label_rounds} label rounds"
+        )
         if short:
             table.add_row("", f"clients with fewer than {wanted:,} images, which are labelled whole: {short}")
     return table

@@ -1,11 +1,13 @@
 """Two pictures of a data set: how its images lie at the clients, and what they look like."""
 
 import math
+import textwrap
 
 import matplotlib as mpl
 import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
 from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 
@@ -17,15 +19,22 @@ SAMPLES = 8
 """Images of each class in the picture of samples."""
 
 MOST_COUNTED = 120
-"""Up to so many clients and classes every cell of the partition has room for its count."""
+"""Up to so many clients and classes the map of the partition tells the count of each cell."""
+
+MOST_CELLS = 3000
+"""Of more cells, clients times classes, it tells none: they take long to draw."""
 
 _BLUE = "#0072B2"
 _CELL = (0.36, 0.22)  # inches, for counts of up to four digits
-_LARGEST = 24.0  # inches of the map where cells are too many for counts
+_LARGEST = 16.0  # inches of the map where cells are too many for counts
+_MOST_NAMES = 60  # along a side of that map
+_LONGEST = 30  # letters of a class's name
 _BARS = 0.8  # inches
+_SCALE = 0.2  # inches
 _ROWS = 25  # classes below each other in the picture of samples
 _SAMPLE = 0.5  # inches
-_TITLE = 0.45  # inches
+_TITLE_LINE = 0.22  # inches
+_TITLE_LETTER = 0.11  # inches
 
 
 def draw_partition(data: FederatedData) -> Figure:
@@ -36,25 +45,30 @@ def draw_partition(data: FederatedData) -> Figure:
     """
     counts = np.stack([data.class_counts(client) for client in range(len(data.pools))])
     clients, classes = counts.shape
-    counted = max(clients, classes) <= MOST_COUNTED
+    counted = max(clients, classes) <= MOST_COUNTED and clients * classes <= MOST_CELLS
     width, height = (
         max(4.0, min(number * side, math.inf if counted else _LARGEST))
         for number, side in zip((classes, clients), _CELL, strict=True)
     )
     height = max(1.5, height if clients * _CELL[1] > 4 else clients * _CELL[1])
     figure = Figure(figsize=(width + 4.2, height + 3.2), layout="constrained")
-    grid = figure.add_gridspec(2, 2, width_ratios=(width, _BARS), height_ratios=(_BARS, height))
+    rows = (_BARS, height) if counted else (_BARS, height, _SCALE)
+    grid = figure.add_gridspec(len(rows), 2, width_ratios=(width, _BARS), height_ratios=rows)
     axes = figure.add_subplot(grid[1, 0])
     by_class = figure.add_subplot(grid[0, 0], sharex=axes)
     by_client = figure.add_subplot(grid[1, 1], sharey=axes)
-    _draw_map(figure, axes, counts, counted)
-    _name_axes(axes, data)
+    mesh = _draw_map(axes, counts, counted)
+    if not counted:
+        figure.colorbar(
+            mesh, figure.add_subplot(grid[2, 0]), orientation="horizontal", label="images (white: none)"
+        )
+    _name_axes(axes, data, counted)
     _draw_totals(by_class, by_client, counts, counted)
     figure.suptitle(f"{data.card.title}: {len(data.train_ids):,} training images at {clients} clients")
     return figure
 
 
-def _draw_map(figure: Figure, axes: Axes, counts: npt.NDArray[np.int64], counted: bool) -> None:
+def _draw_map(axes: Axes, counts: npt.NDArray[np.int64], counted: bool) -> QuadMesh:
     norm, colours = LogNorm(1, max(2, int(counts.max()))), mpl.colormaps["cividis"]
     mesh = axes.pcolormesh(
         np.ma.masked_equal(counts, 0),
@@ -67,8 +81,7 @@ def _draw_map(figure: Figure, axes: Axes, counts: npt.NDArray[np.int64], counted
     for side in axes.spines.values():
         side.set_color("0.7")
     if not counted:
-        figure.colorbar(mesh, ax=axes, location="bottom", shrink=0.3, label="images (white: none)")
-        return
+        return mesh
     for client, label in np.argwhere(counts > 0):
         count = counts[client, label]
         text = axes.text(
@@ -81,17 +94,20 @@ def _draw_map(figure: Figure, axes: Axes, counts: npt.NDArray[np.int64], counted
             color="white" if norm(count) < 0.55 else "black",
         )
         text.set_in_layout(False)
+    return mesh
 
 
-def _name_axes(axes: Axes, data: FederatedData) -> None:
+def _name_axes(axes: Axes, data: FederatedData, counted: bool) -> None:
     sides = (
         (axes.xaxis, data.card.class_names, data.rare_labels),
         (axes.yaxis, data.client_names, ()),
     )
     for axis, names, bold in sides:
-        every = math.ceil(len(names) / MOST_COUNTED)
+        every = 1 if counted else math.ceil(len(names) / _MOST_NAMES)
         shown = range(0, len(names), every)
-        axis.set_ticks([place + 0.5 for place in shown], [names[place] for place in shown], fontsize=8)
+        axis.set_ticks(
+            [place + 0.5 for place in shown], [_short(names[place]) for place in shown], fontsize=8
+        )
         for tick, place in zip(axis.get_ticklabels(), shown, strict=True):
             if place in bold:
                 tick.set_fontweight("bold")
@@ -113,7 +129,8 @@ def _draw_totals(by_class: Axes, by_client: Axes, counts: npt.NDArray[np.int64],
         axes.axis("off")
         axes.margins(0.0)
     by_class.set_ylim(0, by_class.get_ylim()[1] * 1.1)
-    by_class.set_title("images of each class", fontsize=8, color=_BLUE)
+    # Above the counts on the bars, which stand upright.
+    by_class.set_title("images of each class", fontsize=8, color=_BLUE, pad=20 if counted else 6)
     by_client.set_title("images of\neach client", fontsize=8, color=_BLUE)
 
 
@@ -123,24 +140,31 @@ def draw_samples(dataset: ImageDataset) -> Figure:
     columns = math.ceil(classes / _ROWS)
     rows = math.ceil(classes / columns)
     longest = max(map(len, dataset.card.class_names))
-    names = 0.09 * min(longest, 30) + 0.3
-    figure = Figure(figsize=(columns * (names + SAMPLES * _SAMPLE), rows * _SAMPLE + _TITLE))
-    figure.suptitle(f"{dataset.card.title}: training images", y=1 - 0.15 / figure.get_figheight(), va="top")
-    width, height = figure.get_size_inches()
+    names = 0.09 * min(longest, _LONGEST) + 0.3
+    width = columns * (names + SAMPLES * _SAMPLE)
+    title = textwrap.wrap(f"{dataset.card.title}: training images", int(width / _TITLE_LETTER))
+    above = 0.25 + _TITLE_LINE * len(title)
+    height = rows * _SAMPLE + above
+    figure = Figure(figsize=(width, height))
+    figure.suptitle("\n".join(title), y=1 - 0.1 / height, va="top")
     for label, name in enumerate(dataset.card.class_names):
         column, row = divmod(label, rows)
         left = column * (names + SAMPLES * _SAMPLE) + names
-        bottom = height - _TITLE - (row + 1) * _SAMPLE + 0.02
+        bottom = height - above - (row + 1) * _SAMPLE + 0.02
         size = (SAMPLES * _SAMPLE - 0.1, _SAMPLE - 0.04)
         axes = figure.add_axes((left / width, bottom / height, size[0] / width, size[1] / height))
         axes.axis("off")
-        axes.text(-0.02, 0.5, name[:30], ha="right", va="center", fontsize=9, transform=axes.transAxes)
+        axes.text(-0.02, 0.5, _short(name), ha="right", va="center", fontsize=9, transform=axes.transAxes)
         strip = _strip(dataset, label)
         if strip is None:
             axes.text(0, 0.5, "no training image", va="center", fontsize=9, transform=axes.transAxes)
         else:
             axes.imshow(strip, cmap="gray", vmin=0, vmax=255, aspect="auto")
     return figure
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
 
 
 def _strip(dataset: ImageDataset, label: int) -> npt.NDArray[np.uint8] | None:

@@ -48,7 +48,7 @@ def load(options: LoadOptions) -> ImageDataset:
         If the metadata lack a column, or a row of them is wrong; or too many images are damaged or missing.
     """
     root = options.root or standard_place(NAME)
-    path = find_table(root, *METADATA) if root.is_dir() else None
+    path = find_table(root, *METADATA)
     if path is None:
         raise DatasetNotFoundError(f"{root}: HAM10000's metadata were not found. {_LAYOUT}")
     table = read_table(path, ("lesion_id", "image_id", "dx"))

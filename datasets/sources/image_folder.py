@@ -57,8 +57,11 @@ def load(options: LoadOptions) -> ImageDataset:
     root = options.root
     if root is None:
         raise DatasetNotFoundError(f"data.root is empty; {NAME} needs the folder of the images. {_LAYOUT}")
-    if not root.is_dir():
-        raise DatasetNotFoundError(f"data.root = {str(root)!r}: there is no such folder. {_LAYOUT}")
+    if not os.path.isdir(root):
+        found = (
+            "it is no folder" if os.path.exists(root) else "there is no such folder, or it may not be read"
+        )
+        raise DatasetNotFoundError(f"data.root = {str(root)!r}: {found}. {_LAYOUT}")
     splits = _splits(root)
     trees = {split: _tree(root / split) for split in splits}
     with_sites = _with_sites(root, trees)
@@ -83,7 +86,7 @@ def load(options: LoadOptions) -> ImageDataset:
             class_names=class_names,
             names=["/".join(part for part in path if part) for path in images],
             labels=[position[name] for name in class_of],
-            sites=[path[1] for path in images] if with_sites else None,
+            sites=[_plain(path[1]) for path in images] if with_sites else None,
             in_test=[path[0] == "test" for path in images] if splits == _SPLITS else None,
         ),
         options,
@@ -127,6 +130,7 @@ def _scan(folder: Path, path: tuple[str, ...], above: dict[tuple[int, int], Path
             if hidden(entry.name) or (not path and entry.name == CLASSES):
                 continue
             place = folder / entry.name
+            _require_utf8(place)
             if entry.is_dir():
                 holds_anything = True
                 _enter(place, (*path, entry.name), above, tree)
@@ -144,6 +148,17 @@ def _scan(folder: Path, path: tuple[str, ...], above: dict[tuple[int, int], Path
         ) from error
     if path and not holds_anything:
         tree.empty.append(path)
+
+
+def _require_utf8(place: Path) -> None:
+    """Raise DatasetFormatError if the name can stand in no message, result or table."""
+    try:
+        place.name.encode()
+    except UnicodeEncodeError:
+        raise DatasetFormatError(
+            f"{place.parent}: the name of {os.fsencode(place.name)!r} in this folder is no UTF-8 text. "
+            "Rename it."
+        ) from None
 
 
 def _enter(folder: Path, path: tuple[str, ...], above: dict[tuple[int, int], Path], tree: _Tree) -> None:

@@ -47,9 +47,7 @@ def load(options: LoadOptions) -> ImageDataset:
         If a table lacks a column, or a row of it is wrong; or too many images are damaged or missing.
     """
     root = options.root or standard_place(NAME)
-    truth_path, metadata_path = (
-        find_table(root, name) if root.is_dir() else None for name in (TRUTH, METADATA)
-    )
+    truth_path, metadata_path = (find_table(root, name) for name in (TRUTH, METADATA))
     if truth_path is None or metadata_path is None:
         missing = [name for name, path in ((TRUTH, truth_path), (METADATA, metadata_path)) if path is None]
         raise DatasetNotFoundError(f"{root}: {' and '.join(missing)} not found. {_LAYOUT}")
@@ -58,7 +56,12 @@ def load(options: LoadOptions) -> ImageDataset:
     truth = truth.assign(label=_labels(truth_path, truth))
     metadata = read_table(metadata_path, ("image", "lesion_id"))
     require_distinct(metadata_path, metadata, "image")
-    truth["lesion"] = truth["image"].map(metadata.set_index("image")["lesion_id"]).fillna("")
+    truth["lesion"] = truth["image"].map(metadata.set_index("image")["lesion_id"])
+    if (unnamed := truth["lesion"].isna()).any():
+        raise DatasetFormatError(
+            f"{metadata_path}: lacks {int(unnamed.sum())} of the images of {truth_path.name}, such as "
+            f"{truth['image'][unnamed].iloc[0]} of its line {truth.index[unnamed][0]}. Get both tables again."
+        )
     unknown = truth["label"] == len(CLASS_NAMES)
     there, left_out = ham10000.rows_with_images(truth_path, truth[~unknown], "image", root, _LAYOUT)
     of_no_class = tuple(

@@ -113,14 +113,16 @@ def test_fashion_mnist_from_a_root(tmp_path: Path, write_fashion_mnist: Callable
     assert data.rare_labels == ()
 
 
-def test_home_is_expanded_and_errors_name_the_whole_path(
+def test_home_is_expanded_and_a_relative_root_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     spec = DataSpec("fashion-mnist", "~/data", 4, "iid", 1.0, "none", 1.0, 1)
-    for root in ("~/data", "data"):
-        with pytest.raises(DatasetNotFoundError, match=f"{tmp_path}/data: no such folder"):
+    with pytest.raises(DatasetNotFoundError, match=f"{tmp_path}/data: no such folder"):
+        federate(spec)
+    for root in ("data", "./~data"):
+        with pytest.raises(DatasetNotFoundError, match=f"is relative.* such as {tmp_path}/"):
             federate(replace(spec, root=root))
 
 

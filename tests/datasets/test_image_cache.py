@@ -283,3 +283,14 @@ def test_waiting_is_told(folder: Path, tmp_path: Path, caplog: pytest.LogCapture
         assert len(load(folder).readable) == 10
     assert "waiting for it" in caplog.text
     assert process.communicate()[0] == "10\n"
+
+
+def test_a_file_that_may_be_read_again_is_decoded_again(
+    folder: Path, decoded: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as closed:
+        closed.setattr(os, "access", lambda path, mode: Path(path).name != "0.png")
+        load(folder)
+    load(folder)
+    assert len(decoded) == 20
+    assert len(entries()) == 1

@@ -265,3 +265,43 @@ def test_root_is_required(tmp_path: Path) -> None:
         image_folder.load(LoadOptions())
     with pytest.raises(DatasetNotFoundError, match="nowhere': there is no such folder"):
         load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize("name", [b"\xe9", b"s/\xe9", b"s/a/\xe9.png"])
+def test_names_that_no_message_can_hold(root: Path, name: bytes) -> None:
+    fill(root / "s" / "b", 2)
+    place = root / os.fsdecode(name)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    fill(place, 1) if place.suffix == "" else save(root / "x.png", 0, mode="L").rename(place)
+    with pytest.raises(
+        DatasetFormatError, match=r"the name of b'\\xe9.*' in this folder is no UTF-8 text"
+    ) as failure:
+        load(root)
+    str(failure.value).encode()
+
+
+def test_sites_of_one_name_in_two_forms_are_one(root: Path) -> None:
+    for split, form in (("train", "NFC"), ("test", "NFD")):
+        for name in "ab":
+            fill(root / split / unicodedata.normalize(form, "Zürich") / name, 2)
+    dataset = load(root)
+    assert dataset.sites is not None
+    assert dataset.sites.names == (unicodedata.normalize("NFC", "Zürich"),)
+
+
+def test_a_root_that_is_a_file_or_too_long_a_name(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DatasetNotFoundError, match="file': it is no folder"):
+        load(tmp_path / "file")
+    with pytest.raises(DatasetNotFoundError, match="no such folder, or it may not be read"):
+        load(tmp_path / ("a" * 5000))
+
+
+def test_what_is_left_out_is_told_once_by_the_log(root: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fill(root / "a", 9)
+    fill(root / "b", 9)
+    (root / "a" / "0.png").write_bytes(b"")
+    load(root, max_unreadable=0.1)
+    (line,) = (record.getMessage() for record in caplog.records if "left out" in record.getMessage())
+    damaged = f"{root / 'a' / '0.png'}: it is empty (0 bytes)"
+    assert line == f"{root}: images that cannot be used were left out: 1, such as {damaged}"

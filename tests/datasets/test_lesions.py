@@ -1,9 +1,12 @@
 """HAM10000 and ISIC 2019, in the layouts in which they are published."""
 
+import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from datasets.base import LoadOptions
 from datasets.errors import DatasetFormatError, DatasetNotFoundError
@@ -248,3 +251,46 @@ def test_isic_tables_are_required(tmp_path: Path) -> None:
         DatasetNotFoundError, match=r"GroundTruth\.csv and ISIC_2019_Training_Metadata\.csv not found"
     ):
         load_isic(tmp_path / "nowhere")
+
+
+def test_isic_tables_must_fit(tmp_path: Path) -> None:
+    root = write_isic(tmp_path / "isic")
+    lines = (root / isic2019.METADATA).read_text().splitlines()
+    (root / isic2019.METADATA).write_text("\n".join(lines[:41]))
+    with pytest.raises(
+        DatasetFormatError, match=r"Metadata.csv: lacks 40 of .*ISIC_0000040 of its line 42\. Get both"
+    ):
+        load_isic(root)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["", *"pqrstuvw"]), st.integers(0, 6), st.sampled_from(SITES)),
+        min_size=30,
+        max_size=60,
+    ),
+    st.integers(0, 9),
+)
+def test_a_lesion_lies_at_one_client_and_on_one_side(
+    cache_home: Path, images: list[tuple[str, int, str]], seed: int
+) -> None:
+    rows = [
+        {"lesion_id": lesion, "image_id": f"ISIC_{number}", "dx": DX[label], "dataset": site}
+        for number, (lesion, label, site) in enumerate(images)
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        dataset = load_ham(write_ham(Path(folder) / "ham", rows), seed=seed)
+        assert dataset.sites is not None
+        first_site: dict[str, str] = {}
+        for row in sorted(rows, key=lambda row: row["image_id"]):
+            first_site.setdefault(row["lesion_id"] or row["image_id"], row["dataset"])
+        lesions: list[set[str]] = []
+        for split, sites in ((dataset.train, dataset.sites.train), (dataset.test, dataset.sites.test)):
+            lesions.append(set())
+            for image, site in zip(split.images, sites, strict=True):
+                row = rows[round(image.float().mean().item())]
+                lesion = row["lesion_id"] or row["image_id"]
+                lesions[-1].add(lesion)
+                assert dataset.sites.names[site] == first_site[lesion]
+        assert not lesions[0] & lesions[1]

@@ -1,12 +1,15 @@
 """The data sets by name."""
 
+import subprocess
+import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
 from datasets.base import LoadOptions
 from datasets.errors import DataError, DatasetNotFoundError
-from datasets.registry import DATASETS, load_dataset
+from datasets.registry import DATASETS, load_dataset, loader
 
 
 def test_names() -> None:
@@ -51,3 +54,26 @@ def test_unknown_name_hints_at_the_nearest(name: str, near: str) -> None:
 def test_unlike_name_gets_no_hint() -> None:
     with pytest.raises(DataError, match=r"'xyz'; there are digits, fashion-mnist, .*image-folder\.$"):
         load_dataset("xyz", LoadOptions())
+
+
+@pytest.mark.parametrize("name", DATASETS)
+def test_every_name_has_a_function(name: str) -> None:
+    load = loader(name)
+    assert load.__module__.startswith("datasets.sources.")
+    with pytest.raises(DataError, match="nowhere") if name != "digits" else nullcontext():
+        load(LoadOptions(Path("/nowhere")))
+
+
+def test_only_what_is_asked_for_is_imported() -> None:
+    code = (
+        "import sys; from datasets.registry import loader; loader('fashion-mnist'); "
+        "print(*({'pandas', 'PIL', 'rich', 'sklearn', 'torchvision', 'medmnist'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == ""

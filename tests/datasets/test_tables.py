@@ -60,3 +60,15 @@ def test_find_table(tmp_path: Path) -> None:
     path = write(tmp_path, "a\n")
     assert find_table(tmp_path, "other.csv", "Table.CSV") == path
     assert find_table(tmp_path, "other.csv") is None
+
+
+def test_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_table(tmp_path / "none", "table.csv") is None
+    assert find_table(tmp_path / ("a" * 5000), "table.csv") is None
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    with pytest.raises(DatasetFormatError, match=f"{tmp_path}: cannot be read: Permission denied"):
+        find_table(tmp_path, "table.csv")

@@ -1,6 +1,7 @@
 """``rarefl data``: a card, what a run would train on, and two pictures."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +49,7 @@ def test_card_run_and_pictures_of_digits(look: Callable[..., object], tmp_path: 
     for part in (
         *("CC BY 4.0", "1,437 images", "16 x 16 pixels, grayscale", "580 of 1,437 images are kept"),
         *("dirichlet, alpha 0.3: 5 clients", "11 labels per client in each of 5 label rounds", "site-04"),
+        "A run with the default settings",
     ):
         assert part in result.output
     for name in ("digits-images.png", "digits-partition.png"):
@@ -76,7 +78,8 @@ def test_sites_groups_and_damaged_images_are_told(
     assert result.exit_code == 0, result.output
     for part in (
         "graz",
-        "damaged images: 1",
+        "1 images",
+        "A run with natural.toml",
         "torn.png: truncated",
         "90 in the training split",
         "natural: 2",
@@ -154,3 +157,28 @@ def test_samples_of_each_class_stand_beside_its_name(channels: int, tmp_path: Pa
         assert len(set(samples)) == SAMPLES
     assert figure.axes[-1].texts[1].get_text() == "no training image"
     figure.savefig(tmp_path / "samples.png", dpi=20)
+
+
+def test_a_long_title_and_long_names_stay_in_the_picture(tmp_path: Path) -> None:
+    dataset = skin()
+    names = ("a" * 50, "class 1", "class 2")
+    card = replace(dataset.card, title="A long title of a data set " * 4, class_names=names)
+    figure = draw_samples(replace(dataset, card=card))
+    figure.savefig(tmp_path / "samples.png")
+    for text in (*figure.texts, *(axes.texts[0] for axes in figure.axes)):
+        box = text.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= figure.bbox.x1
+    assert figure.axes[0].texts[0].get_text() == "a" * 29 + "…"
+
+
+def test_the_scale_of_many_cells_is_whole() -> None:
+    figure = draw_partition(deal(skin(41), spec(100)))
+    figure.draw_without_rendering()
+    *_, scale = figure.axes
+    assert scale.xaxis.label.get_window_extent().y0 >= 0
+
+
+def test_a_relative_root_is_that_of_the_command_line(look: Callable[..., object]) -> None:
+    result = look("fashion-mnist", "--root", "none")
+    assert f"{Path.cwd() / 'none'}: no such folder" in result.stderr
