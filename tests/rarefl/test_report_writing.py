@@ -22,7 +22,6 @@ from rarefl.sweep_results import result_rows
 from tests.inprocess import run_in_process
 from tests.rarefl.report_runs import label_rounds, training
 
-STARTS = ("| labelled |", "| measure | random |", "| measure | fedbuff |")
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {"data.clients": 2, "data.alpha": 5.0, "train.local-epochs": 1, "train.local-only-epochs": 1}
 
@@ -153,8 +152,9 @@ def test_the_tables_of_results_md_are_those_of_the_report(monkeypatch: pytest.Mo
     assert len(files) >= 2
     page = (ROOT / "RESULTS.md").read_text()
     told = report_markdown(build(files))
-    tables = [block for block in told.split("\n\n") if block.startswith(STARTS)]
-    assert len(tables) == 3
+    tables = [block for block in told.split("\n\n") if block.startswith(("| labelled |", "| measure |"))]
+    tables = [table for table in tables if not table.startswith("| measure | methods |")]
+    assert len(tables) > len(files)
     assert all(table in page for table in tables)
 
 
