@@ -49,8 +49,8 @@ def test_fedavg_of_a_foreign_app_is_swapped(tmp_path: Path) -> None:
         assert [event["version"] for event in of_kind(report, "publish")] == [1, 2], variant
         assert report["failed"] == {}, logs[variant]
         assert report["weight"][0][0] > 1
-    # One of three clients has a label that the others lack: its rarity is 0 + 0 + 1 over its 3 labels.
-    even, uneven = [pytest.approx([1 / 3] * 3)] * 2, [pytest.approx([0.3, 0.3, 0.4])] * 2
+    # One of three clients has a label that the others lack: its rarity is 1, so it weighs 1 + 6 times as much.
+    even, uneven = [pytest.approx([1 / 3] * 3)] * 2, [pytest.approx([1 / 9, 1 / 9, 7 / 9])] * 2
     for variant, report in reports.items():
         assert weights_of_versions(report) == (uneven if variant == ("FedRAW", True) else even), variant
     told = {variant: log.count("unknown sites have no rarity weight") for variant, log in logs.items()}
@@ -115,7 +115,7 @@ def hello(message, context):
     part = context.node_config["partition-id"]
     identity = {records.SITE: f"site-{part}", records.PARTITION: part, records.DEVICE: "cpu"}
     identity |= {records.FINGERPRINT: digest, records.SOURCE: str(root)}
-    holdings = {records.POOL_SIZE: 5, records.LABEL_COVERAGE: [1, 1]}
+    holdings = {records.POOL_SIZE: 5, records.NUM_LABELLED: 5, records.LABEL_COVERAGE: [1, 1]}
     content = {records.CONFIG: ConfigRecord(identity), records.METRICS: MetricRecord(holdings)}
     return Message(RecordDict(content), reply_to=message)
 
