@@ -49,7 +49,8 @@ def test_fedavg_of_a_foreign_app_is_swapped(tmp_path: Path) -> None:
         assert [event["version"] for event in of_kind(report, "publish")] == [1, 2], variant
         assert report["failed"] == {}, logs[variant]
         assert report["weight"][0][0] > 1
-    # One of three clients has a label that the others lack: its rarity is 1, so it weighs 1 + 6 times as much.
+    # One of three clients has a label that the others lack: its rarity is 1, so it weighs 1 + 6 times as much
+    # as each of the others.
     even, uneven = [pytest.approx([1 / 3] * 3)] * 2, [pytest.approx([1 / 9, 1 / 9, 7 / 9])] * 2
     for variant, report in reports.items():
         assert weights_of_versions(report) == (uneven if variant == ("FedRAW", True) else even), variant
