@@ -158,6 +158,16 @@ def test_the_tables_of_results_md_are_those_of_the_report(monkeypatch: pytest.Mo
     assert all(table in page for table in tables)
 
 
+def test_the_table_of_the_readme_is_one_of_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    told = report_markdown(build([Path("docs/results/fairfal-fmnist-small.csv")]))
+    tables = [
+        block for block in (ROOT / "README.md").read_text().split("\n\n") if block.startswith("| measure |")
+    ]
+    assert len(tables) == 1
+    assert tables[0] in told
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     label_rounds(tmp_path / "run", "random", 1, [0.5])
     (tmp_path / "file").write_text("")
