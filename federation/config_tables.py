@@ -252,6 +252,7 @@ class OutputConfig(Table):
 
     dir: str
     resume: str
+    tensorboard: bool
     quiet: bool
 
     @model_validator(mode="after")
