@@ -16,6 +16,7 @@ from federation.config import RunConfig, default_run_config, parse_run_config
 from federation.errors import ConfigError
 from federation.resume import open_run
 from federation.run_folder import RunFolder
+from tests.event_files import scalars
 
 
 def config(folder: Path, **overrides: Any) -> RunConfig:
@@ -55,15 +56,6 @@ def event(time: float, kind: str, site: str, version: int, staleness: int | None
         "staleness": staleness,
         "weight": 1.0,
         "reason": "",
-    }
-
-
-def scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
-    """Return step and value of every scalar, by tag, as a TensorBoard shows them."""
-    found = EventAccumulator(str(folder / "tensorboard")).Reload()
-    return {
-        tag: [(point.step, pytest.approx(point.value, abs=1e-6)) for point in found.Scalars(tag)]
-        for tag in found.Tags()["scalars"]
     }
 
 
