@@ -22,7 +22,7 @@ from federation.evaluation import ServerEvaluation
 from federation.grid import ClientGrid
 from federation.hello import Federation, meet_again
 from federation.plots import LearningCurve
-from federation.progress import Progress, logger, quiet_flower, table_text
+from federation.progress import NOTICE, Progress, headline, logger, quiet_flower, table_text
 from federation.run_folder import RunFolder
 from federation.session import Session
 from fedraw_app.options import TrainingSites, training_strategy
@@ -78,9 +78,10 @@ class LabelRounds:
         With a checkpoint, go on in the label round that it was made in, whose query is done.
         """
         label_rounds = self.config.query.label_rounds
-        progress = Progress(label_rounds, self.config.steps)
         arrays: ArrayRecord | None = None
-        first = 1 if checkpoint is None else self._restore(checkpoint.state)
+        first, done = (1, 0) if checkpoint is None else self._restore(checkpoint.state)
+        name = "version" if self.config.strategy.asynchronous else "round"
+        progress = Progress(label_rounds, self.config.steps, name, first, done)
         for label_round in range(first, label_rounds + 1):
             if checkpoint is None:
                 if not self.query(label_round, arrays):
@@ -110,8 +111,8 @@ class LabelRounds:
         rows = [
             [f"{row['label_ratio']:.1%}", *(row[column] for column in columns[1:])] for row in self.results
         ]
-        logger.info("%s", table_text([column.replace("_", " ") for column in columns], rows))
-        logger.info("results are in %s", self.folder.path)
+        logger.log(NOTICE, "%s", table_text([column.replace("_", " ") for column in columns], rows))
+        logger.log(NOTICE, "results are in %s", self.folder.path)
 
     def summary(self) -> dict[str, Any]:
         """Return what the run has come to so far."""
@@ -154,8 +155,8 @@ class LabelRounds:
         with self._measuring:
             self.folder.checkpoint(make, needed)
 
-    def _restore(self, state: Mapping[str, Any]) -> int:
-        """Go back to a state and return its label round."""
+    def _restore(self, state: Mapping[str, Any]) -> tuple[int, int]:
+        """Go back to a state; return its label round, and how many rounds or versions of it are done."""
         self.rows = state["rows"]
         self.gamma_mean = state["gamma_mean"]
         self.failed_jobs = state["failed_jobs"]
@@ -163,7 +164,8 @@ class LabelRounds:
         self.results = state["results"]
         self.session.restore(state["session"])
         self.num_labelled, self.coverage = state["num_labelled"], state["coverage"]
-        return int(state["label_round"])
+        training = state["training"]
+        return state["label_round"], training["version"] if training else 0
 
     # Querying ----------------------------------------------------------------------------------------------
 
@@ -254,6 +256,8 @@ class LabelRounds:
         if resumed is None:
             self.rows = []
 
+        published: dict[int, float] = {}  # times of the versions of an asynchronous training
+
         def after_round(server_round: int, arrays: ArrayRecord) -> MetricRecord | None:
             if server_round == 0:
                 return None
@@ -267,11 +271,19 @@ class LabelRounds:
                 with self._measuring:
                     self.rows.append(row)
                     self.folder.append_round(row)
-            progress.round_done(label_round, server_round, _headline(measures))
+            told: dict[str, float | str] = {}
+            if server_round in published:
+                virtual = "virtual time" if config.clock.name == "virtual" else "time"
+                told[virtual] = f"{published[server_round]:.1f} s"
+            if measures is not None:
+                told |= headline(measures)
+            progress.done(label_round, server_round, self._label_ratio, told)
             return None
 
         def take_event(event: Event) -> None:
-            if event.kind == "fail":
+            if event.kind == "publish":
+                published[event.version] = event.time
+            elif event.kind == "fail":
                 self.failed_jobs.append(
                     f"label round {label_round}, version {event.version}: {event.site} failed: {event.reason}"
                 )
@@ -320,13 +332,17 @@ class LabelRounds:
             coverage=self.coverage,
         )
 
+    @property
+    def _label_ratio(self) -> float:
+        """The labelled share of all training images."""
+        return sum(self.num_labelled.values()) / len(self.data.train_ids)
+
     def _round_row(self, label_round: int, server_round: int, measures: Measures) -> dict[str, Any]:
-        labelled = sum(self.num_labelled.values())
         row: dict[str, Any] = {
             "label_round": label_round,
             "round": server_round,
-            "labelled": labelled,
-            "label_ratio": labelled / len(self.data.train_ids),
+            "labelled": sum(self.num_labelled.values()),
+            "label_ratio": self._label_ratio,
             "accuracy": measures.accuracy,
             "balanced_accuracy": measures.balanced_accuracy,
             "rare_accuracy": measures.rare_accuracy,
@@ -369,12 +385,3 @@ class LabelRounds:
             class_names=self.data.card.class_names,
             rare_labels=self.data.rare_labels,
         )
-
-
-def _headline(measures: Measures | None) -> dict[str, float]:
-    if measures is None:
-        return {}
-    headline = {"accuracy": measures.accuracy, "balanced": measures.balanced_accuracy}
-    if not math.isnan(measures.rare_accuracy):
-        headline["rare"] = measures.rare_accuracy
-    return headline

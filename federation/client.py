@@ -14,7 +14,7 @@ from federation.config import RunConfig, parse_run_config
 from federation.errors import ConfigError
 from federation.fingerprint import source_fingerprint
 from learning.arrays import load_arrays, to_arrays
-from learning.device import pick_device
+from learning.device import device_name, pick_device
 from learning.measure import measure
 from learning.models import ImageClassifier, build_model
 from learning.predict import Predictions, predict
@@ -129,7 +129,7 @@ def hello(message: Message, client: Client, labels: np.ndarray) -> Message:
         {
             records.SITE: client.site,
             records.PARTITION: client.index,
-            records.DEVICE: str(client.device),
+            records.DEVICE: device_name(client.device),
             records.FINGERPRINT: digest,
             records.SOURCE: str(source),
         }

@@ -248,10 +248,12 @@ class NodesConfig(Table):
 
 
 class OutputConfig(Table):
-    """Where results go, and the run that is to go on."""
+    """Where results go, the run that is to go on, and what else is written and said."""
 
     dir: str
     resume: str
+    tensorboard: bool
+    quiet: bool
 
     @model_validator(mode="after")
     def _one_folder(self) -> "OutputConfig":

@@ -54,6 +54,13 @@ class CsvTable:
         self.columns = list(frame.columns)
         self.rows += len(rows)
 
+    def read(self) -> list[dict[str, Any]]:
+        """Return all rows: empty cells are NaN, ``site`` is text, other cells numbers where they can be."""
+        if not self.rows:
+            return []
+        frame = pd.read_csv(self.path, dtype={"site": str}, keep_default_na=False, na_values=[""])
+        return [{str(column): value for column, value in row.items()} for row in frame.to_dict("records")]
+
     def state(self) -> dict[str, Any]:
         """Return what ``cut`` needs, for JSON."""
         return {"columns": self.columns, "rows": self.rows}

@@ -41,7 +41,7 @@ class ClientSite(Site):
     label_coverage
         For each label 1 if a labelled example of it is at hand, else 0; (C,).
     device
-        Where it computes, such as ``"cpu"`` or ``"cuda:0"``.
+        Where it computes, such as ``"cpu"`` or ``"cuda:0 (NVIDIA H200)"``.
     partition
         Its place in the partition of the data.
     """
@@ -117,10 +117,34 @@ def connect(grid: Grid, config: RunConfig, num_classes: int, run_key: str) -> tu
     clients = ClientGrid(grid, num_classes=num_classes, run_key=run_key)
     wait_for_nodes(clients, config.data.clients, config.nodes.timeout)
     federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
-    devices = ", ".join(sorted({site.device for site in federation.sites}))
     images = sum(site.pool_size for site in federation.sites)
-    logger.info("%d clients with %d images answered (%s)", len(federation), images, devices)
+    devices = devices_text(federation.sites)
+    logger.info("%d clients with %d images answered: %s", len(federation), images, devices)
     return clients, federation
+
+
+def devices_text(sites: Sequence[ClientSite]) -> str:
+    """Return which partitions are on which device, ``"cpu 0-5, cuda:0 (NVIDIA H200) 6-9"``.
+
+    Where all are on one device, return the device alone.
+    """
+    places: dict[str, list[int]] = {}
+    for site in sorted(sites, key=lambda site: site.partition):
+        places.setdefault(site.device, []).append(site.partition)
+    if len(places) == 1:
+        return next(iter(places))
+    return ", ".join(f"{device} {_ranges(places[device])}" for device in sorted(places))
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return ascending numbers as ``"0-2 5 7-8"``."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return " ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 
 def say_hello(grid: ClientGrid, num_clients: int, timeout: float) -> Federation:

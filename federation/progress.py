@@ -5,6 +5,7 @@ The server's output reaches `flwr run --stream` through a pipe, in batches, so n
 
 import io
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,7 +16,12 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from learning.measure import Measures
+
 logger = logging.getLogger("rarefl")
+
+NOTICE = 25
+"""Level of what a quiet run tells as well: its folder, a line now and then, its results."""
 
 
 class _StdoutHandler(logging.StreamHandler[TextIO]):
@@ -29,13 +35,16 @@ class _StdoutHandler(logging.StreamHandler[TextIO]):
         return sys.stdout
 
 
-def set_up_logging() -> logging.Logger:
-    """Let the logger ``rarefl`` write plain lines to standard output; a second call changes nothing."""
+def set_up_logging(quiet: bool = False) -> logging.Logger:
+    """Let the logger ``rarefl`` write plain lines to standard output, from ``NOTICE`` on if ``quiet``.
+
+    A second call changes only what is told.
+    """
     if not any(isinstance(handler, _StdoutHandler) for handler in logger.handlers):
         handler = _StdoutHandler()
         handler.setFormatter(logging.Formatter("%(message)s"))
         logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
+    logger.setLevel(NOTICE if quiet else logging.INFO)
     logger.propagate = False
     return logger
 
@@ -65,44 +74,80 @@ def clock_text(seconds: float) -> str:
 
 
 class Progress:
-    """Tells after each round how good the model is and about how long the run will take.
+    """Tells after each step of the label rounds how good the model is and about how long the run will take.
+
+    The labels grow by the same number in each label round, and with them the time of a step. So step for step
+    label round t is taken to cost 1 + t: as much for what is always the same as for the labels of one label
+    round. Steps of an earlier process took none of this one's time.
 
     Parameters
     ----------
-    label_rounds, rounds
-        Number of label rounds, and of communication rounds in each.
+    label_rounds, steps
+        Number of label rounds, and of communication rounds or versions in each.
+    name
+        What a step is called: ``"round"`` or ``"version"``.
+    label_round, done
+        Label round in which this process begins, and how many of its steps an earlier process had done.
     clock
         Seconds, for tests.
     """
 
-    def __init__(self, label_rounds: int, rounds: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self.label_rounds = label_rounds
-        self.rounds = rounds
-        self._clock = clock
-        self._start = clock()
-        self._told = 0
-
-    def round_done(
-        self, label_round: int, server_round: int, measures: Mapping[str, float] | None = None
+    def __init__(
+        self,
+        label_rounds: int,
+        steps: int,
+        name: str = "round",
+        label_round: int = 1,
+        done: int = 0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Log one line on a finished round; both numbers count from 1.
+        self.label_rounds = label_rounds
+        self.steps = steps
+        self.name = name
+        self._clock = clock
+        self._start = self._last = self._label_round_start = clock()
+        self._label_round = label_round
+        self._first = self._step = done
+        self._cost = 0
 
-        The seconds a round are the mean since the start, queries included, so that they and the time left
-        agree.
+    def done(
+        self, label_round: int, step: int, label_ratio: float, measures: Mapping[str, float | str]
+    ) -> None:
+        """Log one line on a finished step; quiet runs tell that of a label round's last.
+
+        Parameters
+        ----------
+        label_round, step
+            From 1.
+        label_ratio
+            Labelled share of the pool, in (0, 1].
+        measures
+            What else there is to tell, in this order.
+
+        The seconds a step are the mean of this label round, its query included.
         """
-        self._told += 1
-        seconds = (self._clock() - self._start) / self._told
-        left = (self.label_rounds - label_round) * self.rounds + self.rounds - server_round
-        place = f"[label round {label_round}/{self.label_rounds}, round {server_round}/{self.rounds}]"
-        parts = [f"{name} {_cell(value)}" for name, value in (measures or {}).items()]
-        parts.append(f"{seconds:.1f} s a round")
-        if left:
-            parts.append(f"about {clock_text(seconds * left)} left")
-        logger.info("%s %s", place, " | ".join(parts))
+        now = self._clock()
+        if label_round != self._label_round:
+            self._label_round, self._label_round_start = label_round, self._last
+            self._first = self._step = 0
+        self._cost += (1 + label_round) * (step - self._step)
+        self._step, self._last = step, now
+        left = (1 + label_round) * (self.steps - step)
+        left += sum(self.steps * (1 + later) for later in range(label_round + 1, self.label_rounds + 1))
+        parts = _parts(measures)
+        if taken := step - self._first:
+            parts.append(f"{(now - self._label_round_start) / taken:.1f} s a {self.name}")
+        if left and self._cost:
+            parts.append(f"about {clock_text((now - self._start) / self._cost * left)} left")
+        place = (
+            f"label round {label_round}/{self.label_rounds}, {100 * label_ratio:.1f} % labelled, "
+            f"{self.name} {step}/{self.steps}"
+        )
+        logger.log(NOTICE if step == self.steps else logging.INFO, "[%s] %s", place, " | ".join(parts))
 
 
 class StepProgress:
-    """Tells of single steps of one long training, as ``Progress`` does of rounds in label rounds.
+    """Tells of single steps of one long training, as ``Progress`` does of steps in label rounds.
 
     Parameters
     ----------
@@ -121,17 +166,32 @@ class StepProgress:
     ) -> None:
         self.name = name
         self.steps = steps
-        self._done = done
+        self._first = self._step = done
         self._clock = clock
         self._start = clock()
 
-    def done(self, step: int, measures: Mapping[str, float]) -> None:
-        """Log one line on a finished step, from 1."""
-        seconds = (self._clock() - self._start) / max(1, step - self._done)
-        parts = [f"{name} {_cell(value)}" for name, value in measures.items()]
-        if left := self.steps - step:
-            parts.append(f"about {clock_text(seconds * left)} left")
-        logger.info("[%s %d/%d] %s", self.name, step, self.steps, " | ".join(parts))
+    def done(self, step: int, measures: Mapping[str, float | str]) -> None:
+        """Log one line on a finished step, from 1; quiet runs tell one in each tenth of the steps."""
+        parts = _parts(measures)
+        if taken := step - self._first:
+            seconds = (self._clock() - self._start) / taken
+            parts.append(f"{seconds:.1f} s a {self.name}")
+            if left := self.steps - step:
+                parts.append(f"about {clock_text(seconds * left)} left")
+        new_tenth = 10 * step // self.steps > 10 * self._step // self.steps
+        self._step = step
+        level = NOTICE if new_tenth else logging.INFO
+        logger.log(level, "[%s %d/%d] %s", self.name, step, self.steps, " | ".join(parts))
+
+
+def headline(measures: Measures) -> dict[str, float]:
+    """Return what a line of progress tells: accuracy, and that of rare labels if there are any."""
+    told = {"accuracy": measures.accuracy, "rare": measures.rare_accuracy}
+    return {name: value for name, value in told.items() if not math.isnan(value)}
+
+
+def _parts(measures: Mapping[str, float | str]) -> list[str]:
+    return [f"{name} {_cell(value)}" for name, value in measures.items()]
 
 
 def table_text(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -6,7 +6,9 @@ from typing import NamedTuple
 from federation.checkpoints import Checkpoint
 from federation.config import RunConfig, flatten, parse_run_config
 from federation.errors import ConfigError, RunFolderError
+from federation.progress import NOTICE
 from federation.run_folder import RunFolder
+from federation.tracking import check_tensorboard
 
 logger = logging.getLogger("rarefl")
 
@@ -29,16 +31,23 @@ def open_run(config: RunConfig, label: str) -> OpenRun:
     RunFolderError
         The folder cannot be used, its run is finished and nothing is raised, or its checkpoints are damaged.
     ConfigError
-        Settings differ from those of the run that is to go on.
+        Settings differ from those of the run that is to go on, or TensorBoard is asked for and missing.
     """
+    if config.output.tensorboard:
+        check_tensorboard()
     if not config.output.resume:
         folder = RunFolder.create(config.output.dir, config.app, label)
         folder.write_config(config.resolved())
-        logger.info("results go to %s", folder.path)
+        logger.log(NOTICE, "results go to %s", folder.path)
+        if config.output.tensorboard:
+            folder.track(config)
         return OpenRun(folder, None)
     folder = RunFolder.reopen(config.output.resume, config.app, label)
     try:
-        return OpenRun(folder, _go_on(folder, config))
+        checkpoint = _go_on(folder, config)
+        if config.output.tensorboard:
+            folder.track(config)
+        return OpenRun(folder, checkpoint)
     except BaseException:
         folder.release()
         raise
@@ -65,7 +74,9 @@ def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
             f"{_what_may_change(config)}"
         )
     checkpoint = folder.load_checkpoint()
-    folder.write_config(config.resolved() | {"output": stored["output"]})
+    now = config.resolved()
+    now["output"] |= {key: stored["output"][key] for key in ("dir", "resume")}
+    folder.write_config(now)
     folder.write_summary(folder.told)
     if config.steps > before.steps:
         logger.info(
@@ -74,9 +85,8 @@ def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
             before.steps,
             config.steps,
         )
-    logger.info(
-        "the run in %s goes on %s", folder.path, "from its checkpoint" if checkpoint else "from its start"
-    )
+    start = "from its checkpoint" if checkpoint else "from its start"
+    logger.log(NOTICE, "the run in %s goes on %s", folder.path, start)
     return checkpoint
 
 

@@ -22,11 +22,13 @@ from filelock import BaseFileLock
 from matplotlib.figure import Figure
 
 from federation.checkpoints import Checkpoint, Checkpoints, Pace
+from federation.config import RunConfig
 from federation.csv_table import CsvTable
 from federation.errors import RunFolderError
 from federation.files import replace_file
 from federation.folders import DEFAULT_PARENT, absolute_path, cannot_write, locked, new_folder
 from federation.plots import LearningCurve, draw_learning_curve
+from federation.tracking import Tracking
 
 logger = logging.getLogger("rarefl")
 
@@ -37,11 +39,12 @@ EVENTS, INFLUENCE, CONFUSION = "events.csv", "influence.csv", "confusion.csv"
 FINAL_MODEL, CURVE = "final.pt", "curve.png"
 TIME_PLOT, INFLUENCE_PLOT, STALENESS_PLOT = "accuracy.png", "influence.png", "staleness.png"
 CHECKPOINTS = "checkpoint"
+TENSORBOARD = "tensorboard"
 RUN_KEY = "run.json"  # in the folder of the checkpoints
 TABLES = (ROUNDS, QUERIES, EVENTS)
 RUN_FILES = (
     *(CONFIG, SUMMARY, ROUNDS, QUERIES, EVENTS, INFLUENCE, CONFUSION, FINAL_MODEL, CHECKPOINTS),
-    *(CURVE, TIME_PLOT, INFLUENCE_PLOT, STALENESS_PLOT),
+    *(CURVE, TIME_PLOT, INFLUENCE_PLOT, STALENESS_PLOT, TENSORBOARD),
 )
 
 
@@ -68,6 +71,7 @@ class RunFolder:
         self.told: dict[str, Any] = {}
         self._checkpoints = Checkpoints(path / CHECKPOINTS)
         self._pace = Pace()
+        self._tracking: Tracking | None = None
 
     @classmethod
     def create(cls, directory: str, app: str, label: str) -> "RunFolder":
@@ -197,8 +201,26 @@ class RunFolder:
         finally:
             self.release()
 
+    def track(self, config: RunConfig) -> None:
+        """Write what the tables hold, and what will come to the folder, as TensorBoard events as well.
+
+        Raises
+        ------
+        ConfigError
+            The package tensorboard is missing.
+        """
+        tracking = Tracking(self.path / TENSORBOARD, config)
+        for row in self._tables[ROUNDS].read():
+            tracking.add_round(row)
+        for row in self._tables[QUERIES].read():
+            tracking.add_query(row)
+        tracking.add_events(self._tables[EVENTS].read())
+        self._tracking = tracking
+
     def release(self) -> None:
         """Let another run have the folder."""
+        if self._tracking is not None:
+            self._tracking.close()
         if self._lock is not None:
             self._lock.release()
 
@@ -212,14 +234,20 @@ class RunFolder:
     def append_round(self, row: Mapping[str, Any]) -> None:
         """Add one row to ``rounds.csv``; it may have new columns, or lack some."""
         self._tables[ROUNDS].append(row)
+        if self._tracking is not None:
+            self._tracking.add_round(row)
 
     def append_query(self, row: Mapping[str, Any]) -> None:
         """Add one row to ``queries.csv``; it may have new columns, or lack some."""
         self._tables[QUERIES].append(row)
+        if self._tracking is not None:
+            self._tracking.add_query(row)
 
     def append_events(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add rows, all with the same columns, to ``events.csv`` in one go; a run has thousands of them."""
         self._tables[EVENTS].append_all(rows)
+        if self._tracking is not None:
+            self._tracking.add_events(rows)
 
     def write_influence(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write ``influence.csv``, a row a site."""
@@ -244,6 +272,8 @@ class RunFolder:
         self.told = _plain(head | dict(summary) | head)
         text = json.dumps(self.told, indent=2, allow_nan=False)
         self._replace(SUMMARY, lambda path: path.write_text(text + "\n", encoding="utf-8"))
+        if self._tracking is not None and status == "finished":
+            self._tracking.finish(self.told)
 
     def save_arrays(self, arrays: Mapping[str, np.ndarray], name: str = FINAL_MODEL) -> None:
         """Save arrays as a file of tensors that ``torch.load(..., weights_only=True)`` reads."""
@@ -257,6 +287,8 @@ class RunFolder:
     def save_figure(self, name: str, figure: Figure) -> None:
         """Save a figure as a PNG file."""
         self._replace(name, lambda path: figure.savefig(path, format="png", dpi=150))
+        if self._tracking is not None:
+            self._tracking.add_picture(self.path / name)
 
     def _replace(self, name: str, write: Callable[[Path], object]) -> None:
         replace_file(self.path / name, write)

@@ -10,13 +10,14 @@ from datetime import datetime
 from importlib.metadata import version
 from typing import Any
 
+from federation.checkout import app_version, source_commit
 from federation.config import RunConfig
 from federation.failures import Failure
 from federation.fingerprint import source_fingerprint
 from federation.grid import ClientGrid
 from federation.hello import Federation
 from federation.run_folder import RunFolder
-from learning.device import pick_device
+from learning.device import device_name, pick_device
 
 logger = logging.getLogger("rarefl")
 
@@ -45,6 +46,7 @@ class Session:
         self._folder = folder
         self._clients = clients
         self._sources, _ = source_fingerprint()
+        self._commit = source_commit()
         self._devices = sorted({site.device for site in federation.sites})
         self._begun = time.monotonic()
         self._started = datetime.now().astimezone().isoformat(timespec="seconds")
@@ -61,18 +63,26 @@ class Session:
             "started": self._started,
             "seconds": round(time.monotonic() - self._begun, 1),
             "checkpoint_seconds": round(self._folder.checkpoint_seconds, 3),
+            "sources": self._sources,
+            "commit": self._commit,
         }
         return [*self._before, now]
 
     def provenance(self) -> dict[str, Any]:
-        """Return what the run was made with, for the summary."""
+        """Return what the run was made with, for the summary.
+
+        ``version``, ``sources`` (their fingerprint) and ``commit`` are those of the last session;
+        ``sessions`` has those of each.
+        """
         return {
             "python": platform.python_version(),
             "system": sys.platform,
             "packages": {name: version(name) for name in PACKAGES},
+            "version": app_version(),
             "sources": self._sources,
+            "commit": self._commit,
             "seeds": {"run": self._config.seed, "data": self._config.data_seed},
-            "devices": {"server": str(pick_device()), "clients": self._devices},
+            "devices": {"server": device_name(pick_device()), "clients": self._devices},
             "sessions": self._sessions,
             "array_bytes": self._clients.array_bytes,
         }

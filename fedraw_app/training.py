@@ -18,7 +18,7 @@ from federation.config import RunConfig
 from federation.evaluation import ServerEvaluation
 from federation.grid import ClientGrid
 from federation.hello import Federation
-from federation.progress import StepProgress, logger, quiet_flower, table_text
+from federation.progress import NOTICE, StepProgress, headline, logger, quiet_flower, table_text
 from federation.run_folder import INFLUENCE_PLOT, STALENESS_PLOT, TIME_PLOT, RunFolder
 from federation.session import Session
 from fedraw_app.connected import ConnectedGrid
@@ -214,8 +214,8 @@ class Training:
             self.rows.append(row)
             self.folder.append_round(row)
         if version:
-            told = {"time": row["time"], "accuracy": measures.accuracy, "rare": measures.rare_accuracy}
-            self.progress.done(version, told)
+            time = {"virtual time" if self.virtual else "time": f"{row['time']:.1f} s"}
+            self.progress.done(version, {**time, **headline(measures)})
         return None
 
     # Results -----------------------------------------------------------------------------------------------
@@ -285,15 +285,18 @@ class Training:
             every = math.ceil(len(self.rows) / 10)
             shown = [*self.rows[:-1:every], self.rows[-1]]
             names = [self.step, *(column.replace("_", " ") for column in columns[1:])]
-            logger.info("%s", table_text(names, [[row[column] for column in columns] for row in shown]))
+            logger.log(
+                NOTICE, "%s", table_text(names, [[row[column] for column in columns] for row in shown])
+            )
         told = self.summary()["influence"]
         shares = [told[f"rare_share_of_{of}"] for of in ("clients", "updates", "weight")]
         if None not in shares:
-            logger.info(
+            logger.log(
+                NOTICE,
                 "rare labels: at %.0f %% of the clients, in %.0f %% of the updates, %.0f %% of the weight",
                 *(100 * np.array(shares)),
             )
-        logger.info("results are in %s", self.folder.path)
+        logger.log(NOTICE, "results are in %s", self.folder.path)
 
 
 def _measures(measures: Measures) -> dict[str, float]:

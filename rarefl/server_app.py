@@ -16,6 +16,6 @@ app = ServerApp()
 @app.main()
 def main(grid: Grid, context: Context) -> None:
     """Check the run config and run its app."""
-    set_up_logging()
     config = parse_run_config(context.run_config)
+    set_up_logging(config.output.quiet)
     SERVER_RUNS[config.app](grid, config)

@@ -22,7 +22,7 @@ from rarefl.superlink import RunOutcome
 from rarefl.sweep_plan import PROJECT_ROOT, PlannedRun, federation_config
 from rarefl.sweep_results import grid_table, markdown_table, result_rows, rich_table
 
-_PROGRESS = re.compile(r"\[[a-z ]+ \d+/\d+(?:, [a-z ]+ \d+/\d+)*\].*")
+_PROGRESS = re.compile(r"\[[a-z ]+ \d+/\d+(?:, [\d.]+ % labelled)?(?:, [a-z ]+ \d+/\d+)*\].*")
 _LONGEST_REASON = 500
 
 

@@ -176,7 +176,9 @@ def plan_runs(preset: Path, settings: Sequence[str], seeds: str | None, out: Pat
     runs: dict[str, PlannedRun] = {}
     for seed, *point in itertools.product(seed_list, *varied.values()):
         values = dict(zip(varied, point, strict=True))
-        name = _name(values | {"seed": seed})
+        name = _name(
+            {key: value for key, value in values.items() if not key.startswith("output.")} | {"seed": seed}
+        )
         if name in runs:
             raise ConfigError(f"two runs of the sweep would share the folder name {name}; vary them apart")
         config = parse_run_config(base | values | {"seed": seed, "output.dir": str(out / name)})

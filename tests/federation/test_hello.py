@@ -11,7 +11,7 @@ from flwr.superlink.grid import InMemoryGrid
 from federation import hello
 from federation.errors import AllClientsFailedError, ConfigError, NodesMissingError, SourceMismatchError
 from federation.grid import ClientGrid
-from federation.hello import say_hello, wait_for_nodes
+from federation.hello import ClientSite, devices_text, say_hello, wait_for_nodes
 from tests.inprocess import InProcessGrid
 
 DIGEST, ROOT = "f" * 64, Path("/apps/rarefl")
@@ -166,3 +166,18 @@ def test_other_source_files_are_an_error_that_names_both_paths() -> None:
 def test_two_clients_with_one_partition_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"a, b have the same partition-id = 4"):
         say_hello(clients(["a", "b"], partitions=[4, 4]), 2, timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("devices", "text"),
+    [
+        (["cpu", "cpu", "cpu"], "cpu"),
+        (["cpu", "cpu", "cuda:0 (NVIDIA H200)"], "cpu 0-1, cuda:0 (NVIDIA H200) 2"),
+        (["cpu", "cuda:0 (A)", "cpu", "cpu", "cuda:0 (A)"], "cpu 0 2-3, cuda:0 (A) 1 4"),
+    ],
+)
+def test_which_partitions_are_on_which_device(devices: list[str], text: str) -> None:
+    sites = [
+        ClientSite(7, f"site-{place}", 10, 0, (1, 0), device, place) for place, device in enumerate(devices)
+    ]
+    assert devices_text(sites[::-1]) == text

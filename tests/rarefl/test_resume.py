@@ -9,6 +9,7 @@ import json
 import os
 import shutil
 import threading
+import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, get_args
@@ -21,12 +22,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import federation.checkpoints
+from federation.checkout import read_commit
 from federation.config import default_run_config
 from federation.config_tables import StrategyName
 from federation.errors import ConfigError, LabelsLostError, RunFolderError
 from federation.run_folder import RunFolder
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
+from tests.event_files import scalars
 from tests.inprocess import InProcessGrid
 
 FAIRFAL = {
@@ -47,6 +50,7 @@ FEDRAW = FAIRFAL | {
     "clock.delays": "lognormal",
     "train.rounds": 3,
 }
+ROOT = Path(__file__).parents[2]
 TABLES = ("queries.csv", "rounds.csv", "events.csv", "influence.csv")
 
 
@@ -399,6 +403,24 @@ def test_on_a_wall_clock_a_run_comes_to_its_end_and_measures_its_last_version(
         assert len(set(versions)) == len(versions)
 
 
+@pytest.mark.usefixtures("pace")
+@pytest.mark.parametrize("config", [FAIRFAL, FEDRAW | {"strategy.name": "fedraw"}], ids=["fairfal", "fedraw"])
+def test_events_of_a_resumed_run_are_those_of_an_undisturbed_one(
+    references: Callable[..., Reference], config: dict[str, Any]
+) -> None:
+    reference = references(config | {"output.tensorboard": True})
+    expected = scalars(reference.folder)
+    rows = (reference.folder / "rounds.csv").read_text().splitlines()[1:]
+    assert len(expected["measures/accuracy"]) == len(rows)
+    assert {tag.split("/")[0] for tag in expected} > {"measures", "class_accuracy", "final"}
+    for moment in (reference.count // 2, 3 * reference.count // 4):
+        image = reference.killed(moment)
+        reference.resumed(image)
+        assert scalars(image) == expected
+        steps = [step for step, _ in expected["measures/accuracy"]]
+        assert steps == sorted(set(steps))
+
+
 def test_a_folder_that_holds_no_run_is_refused(tmp_path: Path, moments: Moments) -> None:
     for folder, reason in ((tmp_path, "No such file"), (tmp_path / "none", "No such file")):
         with pytest.raises(RunFolderError, match=rf"{folder} holds no run that can go on.*{reason}"):
@@ -430,6 +452,10 @@ def test_the_summary_tells_what_a_run_was_made_with_and_its_sessions(
     told = summary(image)
     provenance = told["provenance"]
     assert provenance["packages"].keys() == {"flwr", "ray", "torch", "numpy"}
+    assert provenance["version"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert provenance["commit"] == read_commit(ROOT)
+    assert {session["sources"] for session in provenance["sessions"]} == {provenance["sources"]}
+    assert [session["commit"] for session in provenance["sessions"]] == 2 * [provenance["commit"]]
     assert provenance["seeds"] == {"run": 1, "data": 1}
     assert provenance["devices"] == {"server": "cpu", "clients": ["cpu"]}
     assert len(provenance["sessions"]) == 2

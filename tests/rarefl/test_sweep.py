@@ -139,6 +139,10 @@ def test_progress_is_shown_and_everything_else_is_in_the_log(
     [
         ("[label round 2/5, round 20/20] accuracy 0.9", "[label round 2/5, round 20/20] accuracy 0.9"),
         ("INFO :      [round 3/200] accuracy 0.1", "[round 3/200] accuracy 0.1"),
+        (
+            "[label round 2/5, 20.1 % labelled, version 3/10] accuracy 0.8 | 1.2 s a version",
+            "[label round 2/5, 20.1 % labelled, version 3/10] accuracy 0.8 | 1.2 s a version",
+        ),
         ("INFO :      [ROUND 1/3]", None),
         ("(ClientAppActor pid=7) hello [repeated 5x across cluster]", None),
         ("", None),
@@ -276,7 +280,8 @@ def test_an_unfinished_run_goes_on_in_its_folder(plan: Callable[..., Any], print
     outcome = run_sweep([run], runner.open, printed.console)
 
     assert names(outcome) == ["seed=1"]
-    assert runner.started[0]["output"] == {"dir": str(run.folder), "resume": str(run.folder)}
+    folders = {key: runner.started[0]["output"][key] for key in ("dir", "resume")}
+    assert folders == {"dir": str(run.folder), "resume": str(run.folder)}
     assert "[1/1] seed=1: goes on" in printed.text
     again = FakeRunner()
     assert names(run_sweep([run], again.open, printed.console)) == ["seed=1"]

@@ -99,6 +99,15 @@ def test_the_grid_is_every_combination_seed_by_seed(preset: Path, tmp_path: Path
     assert run.config.output.dir == str(run.folder) == str(tmp_path / "out" / run.name)
 
 
+def test_what_is_written_is_no_part_of_a_runs_name(preset: Path, tmp_path: Path) -> None:
+    settings = ["output.tensorboard=true", "query.name=random,fairfal"]
+    runs = plan_runs(preset, settings, "1", tmp_path)
+    assert [run.name for run in runs] == ["query.name=random,seed=1", "query.name=fairfal,seed=1"]
+    assert all(run.config.output.tensorboard for run in runs)
+    with pytest.raises(ConfigError, match="share the folder name seed=1"):
+        plan_runs(preset, ["output.quiet=true,false"], "1", tmp_path)
+
+
 def test_a_relative_folder_becomes_absolute(
     preset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
