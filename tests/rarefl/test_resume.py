@@ -29,6 +29,8 @@ from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from tests.inprocess import InProcessGrid
 
+pytestmark = pytest.mark.xdist_group("resume")  # they share undisturbed runs
+
 FAIRFAL = {
     "data.clients": 2,
     "data.alpha": 0.5,
