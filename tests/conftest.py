@@ -1,6 +1,7 @@
 """What every test may rely on."""
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +12,21 @@ from hypothesis import HealthCheck, settings
 # A busy machine is no reason to fail.
 settings.register_profile("rarefl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rarefl")
+
+INTEGRATION = Path(__file__).parent / "integration"
+
+
+def pytest_configure() -> None:
+    """The tests run in two processes, which would wait for each other's threads."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that start servers and Ray run one after the other, beside the rest."""
+    for item in items:
+        if INTEGRATION in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("integration"))
 
 
 @pytest.fixture(scope="session", autouse=True)

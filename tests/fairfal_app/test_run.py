@@ -47,11 +47,16 @@ SMALL = {
 
 
 def run(
-    folder: Path, workers: int = 1, client: ClientApp = client_app, nodes: int = 3, **overrides: Any
+    folder: Path,
+    workers: int = 1,
+    client: ClientApp = client_app,
+    nodes: int = 3,
+    pictures: bool = False,
+    **overrides: Any,
 ) -> InProcessGrid:
     config = default_run_config() | SMALL | {"output.dir": str(folder)}
     config |= {key.replace("__", ".").replace("_", "-"): value for key, value in overrides.items()}
-    return run_in_process(server_app, client, nodes, config, workers=workers)
+    return run_in_process(server_app, client, nodes, config, workers, pictures)
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -60,6 +65,14 @@ def summary(folder: Path) -> dict[str, Any]:
 
 def final(folder: Path) -> dict[str, torch.Tensor]:
     return torch.load(folder / "final.pt", weights_only=True)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of ``SMALL``, with which others are compared."""
+    folder = tmp_path_factory.mktemp("plain")
+    run(folder, pictures=True)
+    return folder
 
 
 class Tampering(ClientApp):
@@ -83,9 +96,8 @@ class Tampering(ClientApp):
         return reply
 
 
-def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
-    run(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {
+def test_a_run_leaves_everything_in_its_folder(plain: Path) -> None:
+    assert {path.name for path in plain.iterdir()} == {
         "checkpoint",
         "config.toml",
         "rounds.csv",
@@ -95,10 +107,10 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
         "curve.png",
         "confusion.csv",
     }
-    told = summary(tmp_path)
+    told = summary(plain)
     assert told["status"] == "finished"
     assert [row["label_round"] for row in told["label_rounds"]] == [1, 2, 3]
-    queries = pd.read_csv(tmp_path / "queries.csv")
+    queries = pd.read_csv(plain / "queries.csv")
     budget = told["budget_per_client"]
     assert len(queries) == 9
     assert (queries["budget"] == budget).all()
@@ -116,30 +128,28 @@ def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
     assert (len(pool), sum(pool)) == (10, told["train_images"])
     bought = queries.filter(like="class_").sum()
     assert (bought <= pool).all()
-    confusion = pd.read_csv(tmp_path / "confusion.csv")
+    confusion = pd.read_csv(plain / "confusion.csv")
     counts = confusion.drop(columns="label").to_numpy()
     assert np.trace(counts) / counts.sum() == pytest.approx(told["label_rounds"][-1]["accuracy"])
     recalls = [told["label_rounds"][-1][f"accuracy_class_{label}"] for label in range(10)]
     np.testing.assert_allclose(np.diag(counts) / counts.sum(axis=1), recalls)
-    rounds = pd.read_csv(tmp_path / "rounds.csv")
+    rounds = pd.read_csv(plain / "rounds.csv")
     assert rounds[["label_round", "round"]].to_numpy().tolist() == [[t, r] for t in (1, 2, 3) for r in (1, 2)]
-    assert all(torch.isfinite(tensor.float()).all() for tensor in final(tmp_path).values())
-    assert final(tmp_path)["blocks.0.norm.num_batches_tracked"].dtype == torch.int64
+    assert all(torch.isfinite(tensor.float()).all() for tensor in final(plain).values())
+    assert final(plain)["blocks.0.norm.num_batches_tracked"].dtype == torch.int64
 
 
-def test_same_seed_same_labels_same_arrays_with_one_or_two_workers(tmp_path: Path) -> None:
-    torch.rand(3)
-    run(tmp_path / "a", workers=1)
+def test_same_seed_same_labels_same_arrays_with_one_or_two_workers(plain: Path, tmp_path: Path) -> None:
     np.random.default_rng().random(7)
     torch.rand(5)
     run(tmp_path / "b", workers=2)
     run(tmp_path / "c", seed=2)
     for name in ("queries.csv", "rounds.csv"):
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    first, second, other = (final(tmp_path / name) for name in "abc")
+        assert (plain / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    first, second, other = (final(folder) for folder in (plain, tmp_path / "b", tmp_path / "c"))
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert not all(torch.equal(first[key], other[key]) for key in first)
-    assert (tmp_path / "a" / "queries.csv").read_bytes() != (tmp_path / "c" / "queries.csv").read_bytes()
+    assert (plain / "queries.csv").read_bytes() != (tmp_path / "c" / "queries.csv").read_bytes()
 
 
 def test_what_travels_is_what_records_lists(tmp_path: Path) -> None:
@@ -227,7 +237,7 @@ def test_a_client_whose_loss_diverges_is_left_out_and_named(tmp_path: Path) -> N
 
 def test_the_run_ends_when_every_client_diverges_and_keeps_what_it_had(tmp_path: Path) -> None:
     with pytest.raises(AllClientsFailedError, match="site-00, site-01, site-02: NonFiniteLossError"):
-        run(tmp_path, client=Diverging({0, 1, 2}), train__local_epochs=4)
+        run(tmp_path, client=Diverging({0, 1, 2}), pictures=True, train__local_epochs=4)
     told = summary(tmp_path)
     assert told["status"] == "failed"
     assert "NonFiniteLossError" in told["reason"]
@@ -284,7 +294,8 @@ def test_wrong_number_of_nodes(tmp_path: Path, nodes: int) -> None:
 @pytest.mark.parametrize(("ratio", "budget"), [(0.001, 1), (0.34, 65), (1.0, 193)])
 def test_budgets_at_the_edges(tmp_path: Path, ratio: float, budget: int) -> None:
     """One label a client, so one class; a last batch of one image; the whole pool."""
-    run(tmp_path, query__label_ratio=ratio, query__last_label_ratio=min(1.0, 2 * ratio), data__alpha=0.01)
+    last = min(1.0, 2 * ratio)
+    run(tmp_path, pictures=True, query__label_ratio=ratio, query__last_label_ratio=last, data__alpha=0.01)
     told = summary(tmp_path)
     assert told["status"] == "finished"
     assert told["budget_per_client"] == budget
@@ -351,17 +362,15 @@ def test_a_second_select_of_a_round_gets_the_answer_of_the_first(tmp_path: Path,
     assert file.read_bytes() == before
 
 
-def test_local_only_model_is_the_same_from_state_and_trained_again(tmp_path: Path) -> None:
+def test_local_only_model_is_the_same_from_state_and_trained_again(plain: Path, tmp_path: Path) -> None:
     class Forgetful(ClientApp):
         def __call__(self, message: Message, context: Context) -> Message:
             if message.metadata.message_type == records.SELECT:
                 context.state.clear()
             return client_app(message, context)
 
-    run(tmp_path / "kept")
-    run(tmp_path / "forgotten", client=Forgetful())
-    kept, forgotten = ((tmp_path / name / "queries.csv").read_bytes() for name in ("kept", "forgotten"))
-    assert kept == forgotten
+    run(tmp_path, client=Forgetful())
+    assert (tmp_path / "queries.csv").read_bytes() == (plain / "queries.csv").read_bytes()
 
 
 def test_arrays_travel_as_numpy(tmp_path: Path) -> None:
@@ -401,7 +410,7 @@ def test_a_client_that_lost_its_labels_ends_the_run_and_the_model_is_kept(
     assert final(tmp_path)
 
 
-def test_a_supernode_that_was_started_again_has_its_labels(tmp_path: Path) -> None:
+def test_a_supernode_that_was_started_again_has_its_labels(plain: Path, tmp_path: Path) -> None:
     """Its Flower state is gone between any two messages, and the run is as if it were not."""
 
     class StartedAgain(ClientApp):
@@ -409,17 +418,15 @@ def test_a_supernode_that_was_started_again_has_its_labels(tmp_path: Path) -> No
             context.state.clear()
             return client_app(message, context)
 
-    run(tmp_path / "never")
-    run(tmp_path / "always", client=StartedAgain())
+    run(tmp_path, client=StartedAgain())
     for table in ("queries.csv", "rounds.csv"):
-        assert (tmp_path / "never" / table).read_bytes() == (tmp_path / "always" / table).read_bytes()
+        assert (tmp_path / table).read_bytes() == (plain / table).read_bytes()
 
 
 def test_a_supernode_that_comes_back_as_a_new_node_is_the_site_that_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the first training and the second query site-01 gets a new node without any state."""
-    run(tmp_path / "never")
     inner: list[InProcessGrid] = []
 
     class Moving(InProcessGrid):
@@ -439,10 +446,10 @@ def test_a_supernode_that_comes_back_as_a_new_node_is_the_site_that_it_was(
 
     monkeypatch.setattr(inprocess, "InProcessGrid", Moving)
     monkeypatch.setattr(LabelRounds, "query", move_first)
-    run(tmp_path / "moved")
+    run(tmp_path)
     for table in ("queries.csv", "rounds.csv"):
-        assert (tmp_path / "never" / table).read_bytes() == (tmp_path / "moved" / table).read_bytes()
-    assert not summary(tmp_path / "moved")["failures"]
+        assert (tmp_path / table).read_bytes() == (plain / table).read_bytes()
+    assert not summary(tmp_path)["failures"]
 
 
 def test_clients_keep_their_labels_where_the_node_config_says(tmp_path: Path) -> None:

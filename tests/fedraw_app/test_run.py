@@ -40,10 +40,16 @@ SMALL = {
 PLOTS = {"accuracy.png", "influence.png", "staleness.png"}
 
 
-def run(folder: Path, workers: int = 1, client: ClientApp = client_app, **overrides: Any) -> InProcessGrid:
+def run(
+    folder: Path,
+    workers: int = 1,
+    client: ClientApp = client_app,
+    pictures: bool = False,
+    **overrides: Any,
+) -> InProcessGrid:
     config = default_run_config() | SMALL | {"output.dir": str(folder)}
     config |= {key.replace("__", ".").replace("_", "-"): value for key, value in overrides.items()}
-    return run_in_process(server_app, client, 4, config, workers=workers)
+    return run_in_process(server_app, client, 4, config, workers, pictures)
 
 
 def summary(folder: Path) -> dict[str, Any]:
@@ -60,7 +66,7 @@ def events(folder: Path) -> pd.DataFrame:
 
 @pytest.mark.parametrize("name", get_args(StrategyName))
 def test_every_strategy_by_name_twice_the_same_with_one_and_two_workers(tmp_path: Path, name: str) -> None:
-    run(tmp_path / "one", strategy__name=name, workers=1)
+    run(tmp_path / "one", strategy__name=name, workers=1, pictures=True)
     run(tmp_path / "two", strategy__name=name, workers=2)
     for table in ("events.csv", "rounds.csv", "influence.csv"):
         assert (tmp_path / "one" / table).read_bytes() == (tmp_path / "two" / table).read_bytes()
@@ -98,7 +104,7 @@ def test_the_servers_learning_rate_by_default(name: str, given: float, used: flo
 
 
 def test_a_run_leaves_everything_in_its_folder(tmp_path: Path) -> None:
-    run(tmp_path, strategy__name="fedraw", train__versions=7, evaluate__clients=True)
+    run(tmp_path, pictures=True, strategy__name="fedraw", train__versions=7, evaluate__clients=True)
     names = {
         "checkpoint",
         "config.toml",
@@ -189,7 +195,7 @@ def test_what_travels_is_what_records_lists(tmp_path: Path) -> None:
     ids=lambda overrides: "-".join(str(value) for value in overrides.values()),
 )
 def test_every_option_runs(tmp_path: Path, overrides: dict[str, Any]) -> None:
-    run(tmp_path, strategy__name="fedraw", train__versions=3, **overrides)
+    run(tmp_path, pictures=True, strategy__name="fedraw", train__versions=3, **overrides)
     assert summary(tmp_path)["status"] == "finished"
     assert not summary(tmp_path)["failures"]
 
@@ -243,7 +249,13 @@ def test_a_failed_job_is_named_and_the_run_goes_on(tmp_path: Path, name: str) ->
 
 def test_a_run_that_cannot_go_on_keeps_its_model(tmp_path: Path) -> None:
     with pytest.raises(RunStoppedError, match="disk full"):
-        run(tmp_path, strategy__name="fedbuff", client=Failing(lambda _, job: job > 0), train__versions=9)
+        run(
+            tmp_path,
+            client=Failing(lambda _, job: job > 0),
+            pictures=True,
+            strategy__name="fedbuff",
+            train__versions=9,
+        )
     told = summary(tmp_path)
     assert told["status"] == "failed"
     assert "disk full" in told["reason"]

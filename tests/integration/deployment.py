@@ -1,5 +1,6 @@
 """A SuperLink and SuperNodes over loopback, each a process with a FLWR_HOME of its own."""
 
+import contextlib
 import json
 import os
 import socket
@@ -59,6 +60,7 @@ class Deployment:
             self._environment["PYTHONPATH"] = str(packages)
         self._processes: list[psutil.Process] = []
         self._nodes: dict[str, psutil.Process] = {}
+        self._logs: dict[int, str] = {}
 
     def __enter__(self) -> Self:
         host, port = self.address.split(":")
@@ -73,9 +75,11 @@ class Deployment:
 
     def __exit__(self, *_: object) -> None:
         # Nodes first: each ends what it started. What a killed one left behind is among the processes.
-        for process in reversed(self._processes):
-            for each in [process, *children(process)]:
-                end(each)
+        superlink, nodes = self._processes[:1], self._processes[1:]
+        for group in (nodes, superlink):
+            families = [child for process in group for child in children(process)]
+            end(group)
+            end(families)
 
     def start_node(self, name: str, settings: str) -> None:
         """Start a SuperNode with these settings for its ``--node-config``, once more if it was killed."""
@@ -99,6 +103,10 @@ class Deployment:
     def wait(self, runs: Sequence[int], seconds: float) -> dict[int, str]:
         """Wait until all runs have finished or ``seconds`` have passed, and return the status of each."""
         deadline = time.monotonic() + seconds
+        for run in runs:  # the stream ends with its run, and costs nothing meanwhile
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                left = max(1.0, deadline - time.monotonic())
+                self._logs[run] = self._flwr("log", str(run), CONNECTION, "--stream", seconds=left)
         while True:
             listed = json.loads(self._flwr("ls", CONNECTION, "--format", "json"))["runs"]
             status = {int(run["run-id"]): str(run["status"]) for run in listed}
@@ -109,9 +117,9 @@ class Deployment:
 
     def log(self, run: int) -> str:
         """Return what a run has printed."""
-        return self._flwr("log", str(run), CONNECTION, "--show")
+        return self._logs.get(run) or self._flwr("log", str(run), CONNECTION, "--show")
 
-    def _flwr(self, *arguments: str) -> str:
+    def _flwr(self, *arguments: str, seconds: float | None = None) -> str:
         return subprocess.run(
             [SCRIPTS / "flwr", *arguments],
             env=self._environment | {"FLWR_HOME": str(self.folder / "user")},
@@ -119,6 +127,7 @@ class Deployment:
             capture_output=True,
             text=True,
             check=True,
+            timeout=seconds,
         ).stdout
 
     def _start(self, command: str, arguments: list[str], name: str) -> psutil.Process:
@@ -149,14 +158,10 @@ def children(process: psutil.Process) -> list[psutil.Process]:
     return found
 
 
-def end(process: psutil.Process) -> None:
-    """End a process, gently if it takes that."""
-    try:
-        process.terminate()
-        try:
-            process.wait(timeout=20)
-        except psutil.TimeoutExpired:
-            process.kill()
-            process.wait()
-    except psutil.NoSuchProcess:
-        pass
+def end(processes: Sequence[psutil.Process]) -> None:
+    """End processes, gently those that take it."""
+    for action, seconds in ((psutil.Process.terminate, 20), (psutil.Process.kill, None)):
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                action(process)
+        _, processes = psutil.wait_procs(processes, timeout=seconds)

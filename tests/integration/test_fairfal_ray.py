@@ -31,21 +31,19 @@ def submit(
 def test_same_seed_same_queries_same_arrays_with_one_and_two_workers(
     superlink_with_other_datasets: LocalSuperLink, project: Path, tmp_path: Path
 ) -> None:
-    for name, workers in (("first", 2), ("again", 2), ("one-worker", 1)):
+    first, second = tmp_path / "two-workers", tmp_path / "one-worker"
+    for folder, workers in ((first, 2), (second, 1)):
         lines: list[str] = []
-        outcome = submit(superlink_with_other_datasets, project, tmp_path / name, lines, workers)
+        outcome = submit(superlink_with_other_datasets, project, folder, lines, workers)
         assert outcome.completed, "\n".join(lines)
         assert any("label round 2/2, round 2/2" in line for line in lines)
-        assert any(f"results are in {tmp_path / name}" in line for line in lines)
-    first = tmp_path / "first"
+        assert any(f"results are in {folder}" in line for line in lines)
     assert json.loads((first / "summary.json").read_text())["status"] == "finished"
     assert tomllib.loads((first / "config.toml").read_text())["train"]["rounds"] == 2
-    arrays = torch.load(first / "final.pt", weights_only=True)
-    for name in ("again", "one-worker"):
-        for table in ("queries.csv", "rounds.csv"):
-            assert (tmp_path / name / table).read_bytes() == (first / table).read_bytes()
-        others = torch.load(tmp_path / name / "final.pt", weights_only=True)
-        assert all(torch.equal(arrays[key], others[key]) for key in arrays)
+    for table in ("queries.csv", "rounds.csv"):
+        assert (second / table).read_bytes() == (first / table).read_bytes()
+    arrays, others = (torch.load(folder / "final.pt", weights_only=True) for folder in (first, second))
+    assert all(torch.equal(arrays[key], others[key]) for key in arrays)
 
 
 def test_a_dead_worker_ends_the_run_and_says_what_to_do(
@@ -79,7 +77,7 @@ def test_workers_that_import_other_sources_end_the_run(
     monkeypatch.setattr(LocalSuperLink, "_empty", property(lambda _: copy))
     lines: list[str] = []
     with LocalSuperLink(home) as superlink:
-        outcome = submit(superlink, project, tmp_path / "run", lines)
+        outcome = submit(superlink, project, tmp_path / "run", lines, workers=1)
     assert outcome.status == "finished:failed"
     reason = json.loads((tmp_path / "run" / "summary.json").read_text())["reason"]
     assert "SourceMismatchError" in reason

@@ -1,15 +1,27 @@
 """FedRAW on a SuperLink and SuperNodes: in an app that is not ours, and when a node is killed."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.conftest import copy_project
 from tests.integration.deployment import Deployment, wait_until
 from tests.integration.foreign_app import install_fedraw, write_app, write_foreign_app
 
 SITES = ("site-0", "site-1", "site-2")
+
+
+@pytest.fixture(scope="module")
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Three SuperNodes where ``fedraw_app``, and nothing else of ours, is installed."""
+    folder = tmp_path_factory.mktemp("deployment")
+    with Deployment(folder / "processes", install_fedraw(folder / "packages")) as deployment:
+        for index, site in enumerate(SITES):
+            deployment.start_node(site, f"partition-id={index} num-partitions=3")
+        yield deployment
 
 
 def of_kind(report: dict[str, Any], kind: str) -> list[dict[str, Any]]:
@@ -24,23 +36,19 @@ def weights_of_versions(report: dict[str, Any]) -> list[list[float]]:
     return [sorted(weights) for _, weights in sorted(versions.items())]
 
 
-def test_fedavg_of_a_foreign_app_is_swapped(tmp_path: Path) -> None:
+def test_fedavg_of_a_foreign_app_is_swapped(deployment: Deployment, tmp_path: Path) -> None:
     app = write_foreign_app(tmp_path / "foreign-app")
-    packages = install_fedraw(tmp_path / "packages")
     variants = [(strategy, coverage) for strategy in ("FedRAW", "FedBuff") for coverage in (True, False)]
-    with Deployment(tmp_path / "deployment", packages) as deployment:
-        for index, site in enumerate(SITES):
-            deployment.start_node(site, f"partition-id={index} num-partitions=3")
-        # All at once: a message costs seconds of starting a process, during which the others wait.
-        runs = {
-            variant: deployment.submit(
-                app,
-                {"strategy": variant[0], "coverage": variant[1], "report": str(tmp_path / f"{i}.json")},
-            )
-            for i, variant in enumerate(variants)
-        }
-        status = deployment.wait(list(runs.values()), 300)
-        logs = {variant: deployment.log(run) for variant, run in runs.items()}
+    # All at once: a message costs seconds of starting a process, during which the others wait.
+    runs = {
+        variant: deployment.submit(
+            app,
+            {"strategy": variant[0], "coverage": variant[1], "report": str(tmp_path / f"{i}.json")},
+        )
+        for i, variant in enumerate(variants)
+    }
+    status = deployment.wait(list(runs.values()), 300)
+    logs = {variant: deployment.log(run) for variant, run in runs.items()}
     assert status == dict.fromkeys(runs.values(), "finished:completed"), logs
     reports = {
         variant: json.loads((tmp_path / f"{i}.json").read_text()) for i, variant in enumerate(variants)
@@ -136,19 +144,18 @@ def train(message, context):
 """
 
 
-def test_a_node_that_is_killed_at_work_is_one_failure_and_comes_back(project: Path, tmp_path: Path) -> None:
-    app = write_app(tmp_path / "named-sites", "named", PYPROJECT, SERVER, CLIENT)
-    with Deployment(tmp_path / "deployment", project) as deployment:
-        for index, site in enumerate(SITES):
-            deployment.start_node(site, f"partition-id={index} num-partitions=3")
-        run = deployment.submit(app, {"folder": str(tmp_path)})
-        wait_until((tmp_path / "site-1-job-0").exists, "site-1 is at work")
-        deployment.kill_node("site-1")
-        for site in ("site-0", "site-2"):
-            wait_until((tmp_path / f"{site}-job-1").exists, f"{site} works on")
-        deployment.start_node("site-1", "partition-id=1 num-partitions=3")
-        status = deployment.wait([run], 300)
-        log = deployment.log(run)
+def test_a_node_that_is_killed_at_work_is_one_failure_and_comes_back(
+    deployment: Deployment, tmp_path: Path
+) -> None:
+    app = write_app(copy_project(tmp_path / "named-sites"), "named", PYPROJECT, SERVER, CLIENT)
+    run = deployment.submit(app, {"folder": str(tmp_path)})
+    wait_until((tmp_path / "site-1-job-0").exists, "site-1 is at work")
+    deployment.kill_node("site-1")
+    for site in ("site-0", "site-2"):
+        wait_until((tmp_path / f"{site}-job-1").exists, f"{site} works on")
+    deployment.start_node("site-1", "partition-id=1 num-partitions=3")
+    status = deployment.wait([run], 300)
+    log = deployment.log(run)
     assert status == {run: "finished:completed"}, log
     assert log.count("job 0 of site 'site-1' failed: ") == 1, log
     report = json.loads((tmp_path / "report.json").read_text())

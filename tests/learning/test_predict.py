@@ -36,6 +36,17 @@ def test_batch_size_does_not_matter(make_model, make_images, grey, cpu, batch_si
     assert parts.features == pytest.approx(whole.features, abs=1e-5)
 
 
+def test_number_of_threads_does_not_matter(make_model, make_images, grey, cpu):
+    images, _ = make_images(20, size=28)
+    model = make_model(size=28)
+    alone = predict(model, images, grey, cpu, batch_size=3)
+    torch.set_num_threads(3)  # each test starts with one
+    together = predict(model, images, grey, cpu, batch_size=3)
+    assert torch.get_num_threads() == 3
+    assert np.array_equal(together.probabilities, alone.probabilities)
+    assert np.array_equal(together.features, alone.features)
+
+
 def test_no_images_give_empty_arrays(make_model, grey, cpu):
     result = predict(make_model(size=28), torch.empty(0, 1, 28, 28, dtype=torch.uint8), grey, cpu)
     assert result.probabilities.shape == (0, 3)
