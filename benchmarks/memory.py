@@ -13,7 +13,6 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +51,10 @@ from plain_app.client import build
 app = ServerApp()
 
 class Telling(FedAvg):
+    rounds = 0
+
     def aggregate_train(self, server_round, replies):
-        print(f"[round {server_round}]", flush=True)
+        print(f"[round {server_round}/{self.rounds}]", flush=True)
         return super().aggregate_train(server_round, replies)
 
 @app.main()
@@ -62,6 +63,7 @@ def main(grid, context):
     while len(list(grid.get_node_ids())) < context.run_config["clients"]:
         time.sleep(0.1)
     strategy = Telling(fraction_evaluate=0.0)
+    strategy.rounds = context.run_config["rounds"]
     arrays = ArrayRecord(build().state_dict())
     strategy.start(grid=grid, initial_arrays=arrays, num_rounds=context.run_config["rounds"])
 """
@@ -91,22 +93,15 @@ def train(message, context):
 
 
 class Memory:
-    """The resident sets of the processes of one run, by the number of the round that was told last.
+    """The resident sets of the processes of one run, in MB, by the number of the round that was told last."""
 
-    Parameters
-    ----------
-    round_of
-        Returns the round that a line of the run's log tells of, counted from 1, or None.
-    """
-
-    def __init__(self, round_of: Callable[[str], int | None]) -> None:
+    def __init__(self) -> None:
         self.megabytes: dict[str, dict[int, float]] = {}
-        self._round_of = round_of
         self._processes: dict[str, psutil.Process] = {}
 
     def take(self, line: str) -> None:
-        """Read the resident sets if a line tells of a round."""
-        number = self._round_of(line)
+        """Read the resident sets if a line of the run's log tells of a round."""
+        number = told_round(line)
         if number is None:
             return
         if not self._processes:
@@ -114,6 +109,12 @@ class Memory:
         for name, process in self._processes.items():
             with contextlib.suppress(psutil.Error):
                 self.megabytes.setdefault(name, {})[number] = process.memory_info().rss / 1e6
+
+
+def told_round(line: str) -> int | None:
+    """Return the round or version, counted from 1 over all label rounds, that a line tells of."""
+    match = re.search(r"\[(?:label round (\d+)/\d+, )?(?:round|version) (\d+)/(\d+)\]", line)
+    return (int(match[1] or 1) - 1) * int(match[3]) + int(match[2]) if match else None
 
 
 def _processes() -> dict[str, psutil.Process]:
@@ -130,22 +131,6 @@ def _processes() -> dict[str, psutil.Process]:
     return found | {f"worker {number}": process for number, process in enumerate(workers, start=1)}
 
 
-def _first_number(pattern: str) -> Callable[[str], int | None]:
-    def number(line: str) -> int | None:
-        match = re.search(pattern, line)
-        return int(match[1]) if match else None
-
-    return number
-
-
-def _of_label_rounds(rounds: int) -> Callable[[str], int | None]:
-    def number(line: str) -> int | None:
-        match = re.search(r"\[label round (\d+)/\d+, round (\d+)/", line)
-        return (int(match[1]) - 1) * rounds + int(match[2]) if match else None
-
-    return number
-
-
 def write_plain_app(folder: Path) -> Path:
     """Write the plain Flower App and return its folder."""
     root = folder / "plain"
@@ -156,15 +141,12 @@ def write_plain_app(folder: Path) -> Path:
     return root
 
 
-def plan(
-    folder: Path, rounds: int, clients: int
-) -> dict[str, tuple[Path, dict[str, Any], Callable[[str], int | None]]]:
-    """Return by name an app's folder, its settings, and what tells the round from a line of its log."""
-    training = {"rounds": rounds // LABEL_ROUNDS, "local-epochs": 1, "local-only-epochs": 2}
+def plan(folder: Path, rounds: int, clients: int) -> dict[str, tuple[Path, dict[str, Any]]]:
+    """Return, by name, the folder and the settings of each app."""
     fairfal = {
         "app": "fairfal",
         "data": {"clients": clients},
-        "train": training,
+        "train": {"rounds": rounds // LABEL_ROUNDS, "local-epochs": 1, "local-only-epochs": 2},
         "query": {"label-ratio": 0.1, "last-label-ratio": 0.1 * LABEL_ROUNDS},
         "evaluate": {"every": 1},
         "output": {"dir": str(folder / "fairfal")},
@@ -178,13 +160,9 @@ def plan(
         "output": {"dir": str(folder / "fedraw")},
     }
     return {
-        "plain FedAvg": (
-            write_plain_app(folder),
-            {"rounds": rounds, "clients": clients},
-            _first_number(r"\[round (\d+)\]"),
-        ),
-        "FairFAL": (PROJECT_ROOT, fairfal, _of_label_rounds(training["rounds"])),
-        "FedRAW": (PROJECT_ROOT, fedraw, _first_number(r"\[version (\d+)/")),
+        "plain FedAvg": (write_plain_app(folder), {"rounds": rounds, "clients": clients}),
+        "FairFAL": (PROJECT_ROOT, fairfal),
+        "FedRAW": (PROJECT_ROOT, fedraw),
     }
 
 
@@ -195,21 +173,16 @@ def growth(megabytes: dict[int, float], rounds: int) -> float:
 
 
 def at(megabytes: dict[int, float], number: int) -> float:
-    """Return the resident set that was read first at this round or later: the log comes in batches."""
-    return megabytes[min(each for each in megabytes if each >= number)]
+    """Return the resident set that was read nearest to a round: the log comes in batches."""
+    return megabytes[min(megabytes, key=lambda each: abs(each - number))]
 
 
 def measure(
-    superlink: LocalSuperLink,
-    root: Path,
-    settings: dict[str, Any],
-    resources: str,
-    round_of: Callable[[str], int | None],
-    file: Path,
+    superlink: LocalSuperLink, root: Path, settings: dict[str, Any], resources: str, file: Path
 ) -> dict[str, dict[int, float]]:
     """Run an app to its end and return, by process, the resident set in MB by round."""
     file.write_text(tomli_w.dumps(settings))
-    memory = Memory(round_of)
+    memory = Memory()
     lines: list[str] = []
 
     def on_line(line: str) -> None:
@@ -230,6 +203,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=500)
     parser.add_argument("--clients", type=int, default=4)
     options = parser.parse_args()
+    if options.rounds < 10 * BEGIN or options.rounds % LABEL_ROUNDS:
+        parser.error(f"--rounds {options.rounds}: give a multiple of {LABEL_ROUNDS}, {10 * BEGIN} or more")
     folder = Path(tempfile.mkdtemp(prefix="rarefl-memory-"))
     os.environ["XDG_STATE_HOME"] = str(folder / "state")  # clients keep their labels there
     resources = f"num-supernodes={options.clients} client-resources-num-cpus=1 init-args-num-cpus=2"
@@ -238,8 +213,8 @@ def main() -> None:
     print(f"{'MB at round':24}{heads}  per 100  end / begin  / plain")
     plain: dict[str, float] = {}
     with LocalSuperLink() as superlink:
-        for app, (root, settings, round_of) in plan(folder, options.rounds, options.clients).items():
-            memory = measure(superlink, root, settings, resources, round_of, folder / "run.toml")
+        for app, (root, settings) in plan(folder, options.rounds, options.clients).items():
+            memory = measure(superlink, root, settings, resources, folder / "run.toml")
             for process, megabytes in memory.items():
                 cells = "".join(f"{at(megabytes, number):6.0f}" for number in shown)
                 increase = at(megabytes, options.rounds) / at(megabytes, BEGIN)
