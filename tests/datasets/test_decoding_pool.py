@@ -50,8 +50,11 @@ def test_a_process_that_is_killed_is_an_error_that_tells_where(
     results = decode_all(files, 8)
     next(results)
     workers[0]._process.send_signal(signal.SIGKILL)
-    with pytest.raises(DataError, match=r"exit status -9 at one of the files .*\.png to .*memory"):
+    with pytest.raises(DataError, match=r"exit status -9 at one of the files .*memory") as error:
         list(results)
+    # Which files it had is a matter of time, and some of them are damaged JPEGs.
+    chunks = [files[start : start + 3] for start in range(0, len(files), 3)]
+    assert any(f" {chunk[0]} to {chunk[-1]}. " in str(error.value) for chunk in chunks)
     assert [worker._process.poll() for worker in workers] == [-9, -9]
 
 

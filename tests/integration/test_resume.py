@@ -1,4 +1,4 @@
-"""``kill -9`` of a SuperLink and of a ServerApp in Flower's Ray simulation, and how the run goes on."""
+"""``kill -9`` of SuperLink, ServerApp and Ray worker in Flower's simulation, and how the run goes on."""
 
 import json
 import os
@@ -50,12 +50,17 @@ def holds(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory, holds: Path) -> Path:
-    """The project, whose last client stops in the second round of training and in the second query."""
+    """The project, whose last client stops in the second round of training and twice in the second query."""
     project = copy_project(tmp_path_factory.mktemp("projects") / "rarefl")
     client = project / "fairfal_app" / "client_app.py"
     source = client.read_text() + HOLD.replace("{file!r}", repr(str(holds / "{}.hold")))
     for line, place in (
         ('    """Train on the labelled images."""\n', {"label-round": 1, "server-round": 2}),
+        (
+            '    """Train the local-only model and answer with gamma_k and d_k; with neither when nothing is '
+            'labelled."""\n',
+            {"label-round": 2},
+        ),
         ('    """Choose images, have them labelled and answer with counts."""\n', {"label-round": 2}),
     ):
         assert line in source
@@ -80,14 +85,23 @@ def submit(
 
 def run_until_held(
     superlink: LocalSuperLink, project: Path, file: Path, output: dict[str, str], hold: Path
-) -> None:
-    """Start a run and return when its last client is held."""
+) -> threading.Thread:
+    """Start a run and return when its last client is held; the thread ends with the run."""
     lines: list[str] = []
-    threading.Thread(target=submit, args=(superlink, project, file, output, lines), daemon=True).start()
+    run = threading.Thread(target=submit, args=(superlink, project, file, output, lines), daemon=True)
+    run.start()
     reached, deadline = hold.with_suffix(".reached"), time.monotonic() + 400
     while not reached.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert reached.exists(), "\n".join(lines)
+    return run
+
+
+def kill_worker() -> None:
+    """Kill the one Ray worker of the clients of the one run below this process."""
+    processes = psutil.Process().children(recursive=True)
+    (worker,) = (each for each in processes if "".join(each.cmdline()).startswith("ray::ClientAppActor"))
+    worker.kill()
 
 
 def kill(superlink: LocalSuperLink, name: str = "") -> None:
@@ -114,18 +128,28 @@ def run_undisturbed(folder: Path) -> None:
     torch.set_num_threads(threads)
 
 
-def test_a_run_goes_on_after_two_kills(
+def test_a_run_goes_on_after_three_kills(
     superlink: LocalSuperLink, project: Path, holds: Path, tmp_path: Path, state_folder: Path
 ) -> None:
     folder, file = tmp_path / "run", tmp_path / "run.toml"
-    training, query = holds / "train.hold", holds / "query.select.hold"
-    training.touch()
-    query.touch()
+    training, estimate, query = (
+        holds / f"{name}.hold" for name in ("train", "query.estimate", "query.select")
+    )
+    for hold in (training, estimate, query):
+        hold.touch()
 
     run_until_held(superlink, project, file, {"dir": str(folder)}, training)
     kill(superlink)
     assert pd.read_csv(folder / "rounds.csv")["round"].tolist() == [1]
     training.unlink()
+
+    run = run_until_held(superlink, project, file, {"resume": str(folder)}, estimate)
+    kill_worker()
+    run.join()
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["status"] == "failed"
+    assert summary["reason"].startswith("DeadWorkerError: query.estimate in label round 2: the Ray worker")
+    estimate.unlink()
 
     run_until_held(superlink, project, file, {"resume": str(folder)}, query)
     kill(superlink, "flwr-simulation")
@@ -146,4 +170,4 @@ def test_a_run_goes_on_after_two_kills(
         torch.load(each / "final.pt", weights_only=True) for each in (folder, tmp_path / "undisturbed")
     )
     assert all(torch.equal(arrays[name], others[name]) for name in arrays)
-    assert len(json.loads((folder / "summary.json").read_text())["provenance"]["sessions"]) == 3
+    assert len(json.loads((folder / "summary.json").read_text())["provenance"]["sessions"]) == 4
