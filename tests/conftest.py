@@ -39,12 +39,18 @@ def state_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(autouse=True)
-def _logger_as_before() -> Iterator[None]:
-    """A ServerApp sets the logger ``rarefl`` up for its process; a test leaves it as it was."""
-    logger = logging.getLogger("rarefl")
-    before = logger.handlers[:], logger.level, logger.propagate
+def _plain_logger() -> Iterator[None]:
+    """A ServerApp sets the logger ``rarefl`` up for its process; a test starts and ends without that."""
+    _reset_logger()
     yield
-    logger.handlers[:], logger.level, logger.propagate = before
+    _reset_logger()
+
+
+def _reset_logger() -> None:
+    logger = logging.getLogger("rarefl")
+    logger.handlers.clear()
+    logger.setLevel(logging.NOTSET)
+    logger.propagate = True
 
 
 @pytest.fixture
