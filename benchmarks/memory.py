@@ -113,7 +113,7 @@ class Memory:
 
 def told_round(line: str) -> int | None:
     """Return the round or version, counted from 1 over all label rounds, that a line tells of."""
-    match = re.search(r"\[(?:label round (\d+)/\d+, )?(?:round|version) (\d+)/(\d+)\]", line)
+    match = re.search(r"\[(?:label round (\d+)/\d+, [^\]]*?)?\b(?:round|version) (\d+)/(\d+)\]", line)
     return (int(match[1] or 1) - 1) * int(match[3]) + int(match[2]) if match else None
 
 
@@ -192,6 +192,8 @@ def measure(
     outcome = superlink.submit(root, file, resources, on_line)
     if not outcome.completed:
         raise SystemExit("\n".join([*lines, outcome.details]))
+    if not memory.megabytes:
+        raise SystemExit("\n".join([*lines, "no line of this log tells of a round"]))
     return memory.megabytes
 
 
