@@ -72,12 +72,20 @@ class LabelStore:
         Its folder, which is made when there is something to store.
     client
         Name of the client, for errors.
+    known
+        ``text`` of an earlier store of the same client and run, which is taken where the disk knows less.
     """
 
-    def __init__(self, folder: Path, client: str = "this client") -> None:
+    def __init__(self, folder: Path, client: str = "this client", known: str = "") -> None:
         self._file = folder / FILE
         self._client = client
+        self._known = _nothing() | (json.loads(known) if known else {})
         self._content = self._read()
+
+    @property
+    def text(self) -> str:
+        """All that is stored, as JSON."""
+        return json.dumps(self._content)
 
     def labelled(self, label_round: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return ids and labels that came in until a label round, or ever, in the order of their coming."""
@@ -168,16 +176,19 @@ class LabelStore:
             with lock:
                 self._content = self._read()
                 yield
-                text = json.dumps(self._content)
-                replace_file(self._file, lambda path: path.write_text(text, encoding="utf-8"))
+                replace_file(self._file, lambda path: path.write_text(self.text, encoding="utf-8"))
         except OSError as error:
             raise self._unusable(error) from None
 
     def _read(self) -> dict[str, Any]:
+        """Return what the disk holds, or what is known if that is more: entries come, and never go."""
+        return max(self._read_disk(), self._known, key=lambda content: sum(map(len, content.values())))
+
+    def _read_disk(self) -> dict[str, Any]:
         try:
             content = json.loads(self._file.read_text(encoding="utf-8"))
         except FileNotFoundError:
-            return {**{name: [] for name in _COLUMNS}, _SCALARS: {}}
+            return _nothing()
         except (OSError, ValueError) as error:
             raise self._unusable(error) from None
         try:
@@ -199,3 +210,7 @@ class LabelStore:
             f"from a copy, let the client write there, or give another folder as {STATE_DIR} in its node "
             "config and start a new run"
         )
+
+
+def _nothing() -> dict[str, Any]:
+    return {**{name: [] for name in _COLUMNS}, _SCALARS: {}}

@@ -15,6 +15,11 @@ from federation.client import Client, array_record, initial_model, label_coverag
 from learning.models import ImageClassifier
 from learning.train import train_local_only
 
+# In simulation the next message may be answered on another machine, whose disk does not have the labels, or
+# not yet. So they go with the client's Flower state, too, which no message carries.
+_LABELS = "fairfal.labels"
+_CONTENT = "content"
+
 # The local-only model waits in the client's Flower state between the two halves of a query; where it is lost,
 # it is trained again and comes out the same.
 _LOCAL_ONLY = "fairfal.local-only"
@@ -24,9 +29,9 @@ _LOCAL_ONLY_OF = "fairfal.local-only-of"
 class Labelling:
     """A client of a FairFAL run, with the labels it has so far.
 
-    Labels lie on the client's disk, so that it does not matter which process answers a message, nor which
-    was killed before. Everything is answered as of the label round that the server is in: it may have gone
-    back to a checkpoint.
+    Labels lie on the client's disk, and in its Flower state, so that it does not matter which process on
+    which machine answers a message, nor which was killed before. Everything is answered as of the label round
+    that the server is in: it may have gone back to a checkpoint.
     """
 
     def __init__(self, message: Message, context: Context) -> None:
@@ -35,7 +40,13 @@ class Labelling:
         self.state: RecordDict = context.state
         self.run_key = str(message.content.config_records[records.CONFIG][records.RUN])
         folder = client_folder(context.node_config, self.run_key, self.client.site)
-        self.store = LabelStore(folder, self.client.site)
+        known = self.state.config_records.get(_LABELS, ConfigRecord({records.RUN: ""}))
+        content = str(known[_CONTENT]) if known[records.RUN] == self.run_key else ""
+        self.store = LabelStore(folder, self.client.site, content)
+        self._keep_in_state()
+
+    def _keep_in_state(self) -> None:
+        self.state[_LABELS] = ConfigRecord({records.RUN: self.run_key, _CONTENT: self.store.text})
 
     def labelled(self, label_round: int | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Return ids and labels of the images labelled until a label round, or ever, int64 (L,) each."""
@@ -85,6 +96,7 @@ class Labelling:
         oracle = SimulatedOracle(self.client.data.train.labels, self.client.site)
         oracle.ask(label_round, chosen)
         self.store.add(label_round, *oracle.collect(chosen))
+        self._keep_in_state()
         for key in (_LOCAL_ONLY, _LOCAL_ONLY_OF):
             self.state.pop(key, None)
         return self._answer(label_round, len(chosen))

@@ -105,10 +105,11 @@ def group_by_reason(failures: Sequence[Failure]) -> str:
 def explain_dead_worker(failure: Failure) -> str:
     """Return what a dead Ray worker means for a run, and what to change."""
     return (
-        f"{failure.what}: the Ray worker that ran {failure.site} died, most often because memory ran out. "
-        "Flower keeps a dead worker in its pool, so every later round would silently lose clients; "
-        "the run ends here instead.\n"
-        "Run fewer workers at once (--federation-config 'client-resources-num-cpus=N' with a larger N), "
-        "take a smaller train.batch-size, and look into Ray's logs (/tmp/ray/session_latest/logs).\n"
+        f"{failure.what}: the Ray worker that ran {failure.site} died, most often because memory ran out, or "
+        "its machine is gone. Flower keeps a dead worker in its pool, so every later round would silently "
+        "lose clients; the run ends here instead, and goes on with output.resume.\n"
+        "Where memory ran out, run fewer workers at once (--federation-config 'client-resources-num-cpus=N' "
+        "with a larger N), take a smaller train.batch-size, and look into Ray's logs "
+        "(/tmp/ray/session_latest/logs).\n"
         f"Ray says: {failure.reason}"
     )

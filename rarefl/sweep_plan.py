@@ -3,6 +3,7 @@
 import csv
 import difflib
 import itertools
+import os
 import re
 import shlex
 import tomllib
@@ -32,6 +33,7 @@ _FEDERATION_KEYS = (
     "init-args-logging-level",
     "init-args-log-to-driver",
 )
+_CLUSTER_KEYS = ("init-args-num-cpus", "init-args-num-gpus")
 
 
 @dataclass(frozen=True)
@@ -192,8 +194,8 @@ def federation_config(text: str, clients: int) -> str:
     Raises
     ------
     ConfigError
-        When the text is not ``key=value`` pairs, has a key that Flower does not know, or sets
-        ``num-supernodes``.
+        When the text is not ``key=value`` pairs, has a key that Flower does not know, sets
+        ``num-supernodes``, or sets the size of a Ray cluster that is there already.
     """
     pairs = {"num-supernodes": str(clients), "client-resources-num-cpus": "1"}
     try:
@@ -212,6 +214,12 @@ def federation_config(text: str, clients: int) -> str:
             )
         if key == "num-supernodes":
             raise ConfigError("--federation-config cannot set num-supernodes; it follows data.clients")
+        if key in _CLUSTER_KEYS and (cluster := os.environ.get("RAY_ADDRESS", "local")) not in ("", "local"):
+            raise ConfigError(
+                f"--federation-config: {key} is not allowed with RAY_ADDRESS={cluster}: `ray start` said on "
+                "each machine of that cluster what it has. Leave the key out, or unset RAY_ADDRESS to run on "
+                "this machine alone"
+            )
         if key.endswith("num-cpus") and not re.fullmatch(r"0*[1-9]\d*", value):
             raise ConfigError(
                 f"--federation-config: {key}={value} is not allowed: it must be a whole number from 1"

@@ -329,7 +329,8 @@ class AsynchronousRun:
         if reason == "dead-worker":
             raise self._stopped(
                 f"{detail}\nA dead Ray worker stays in Flower's pool and fails every message that it gets: "
-                "start the run again, with less memory in use"
+                "start the run again, or go on with it, with less memory in use if that ran out, or on the "
+                "machines that are left"
             )
         connected = [other for other in self.roster.clients.values() if other.node is not None]
         limit = self.strategy.give_up_after

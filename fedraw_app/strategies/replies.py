@@ -13,7 +13,8 @@ from fedraw_app.strategies.aggregation import Arrays, wide
 from fedraw_app.strategies.arrays import is_buffer, read_array, restore_dtype
 
 # Flower's error codes of replies that no client made, and what they are counted as.
-REASON_OF_CODE = {3: "timeout", 4: "timeout", 5: "node-gone"}
+# 0 is for whatever befell Ray and not the client, such as a machine that is gone with a result.
+REASON_OF_CODE = {0: "dead-worker", 3: "timeout", 4: "timeout", 5: "node-gone"}
 # What a simulated client's error says when its Ray worker is gone.
 DEAD_WORKER = "ActorDiedError"
 

@@ -46,6 +46,23 @@ def test_the_same_again_changes_nothing(store):
     assert contents(store) == [[3, 1], [1, 1], [1, 3], [0, 7], [1, 1]]
 
 
+def test_what_is_known_is_taken_where_the_disk_knows_less(store, tmp_path):
+    store.record_query(1, np.array([3, 1]), {"s": 0.5})
+    early = store.text
+    store.add(1, np.array([1, 3]), np.array([0, 7]))
+    late = store.text
+    for disk, known in (("empty", late), ("early", late), ("late", early), ("late", "")):
+        folder = tmp_path / f"{disk}-{len(known)}"
+        folder.mkdir()
+        if disk != "empty":
+            (folder / "labels.json").write_text({"early": early, "late": late}[disk])
+        other = LabelStore(folder, known=known)
+        assert contents(other) == [[3, 1], [1, 1], [1, 3], [0, 7], [1, 1]]
+        other.record_query(2, np.array([2]))
+        assert contents(LabelStore(folder)) == [[3, 1, 2], [1, 1, 2], [1, 3], [0, 7], [1, 1]]
+        assert LabelStore(folder).scalars(1) == {"s": 0.5}
+
+
 @pytest.mark.parametrize(
     ("ids", "labels", "message"),
     [

@@ -400,6 +400,7 @@ def test_a_client_that_lost_its_labels_ends_the_run_and_the_model_is_kept(
         def __call__(self, message: Message, context: Context) -> Message:
             if message.metadata.message_type == records.ESTIMATE and context.node_config["partition-id"] == 1:
                 shutil.rmtree(state_folder / message.content["config"][records.RUN] / "site-01")
+                context.state.clear()
             return client_app(message, context)
 
     with pytest.raises(LabelsLostError, match="site-01 has 19 labels where 38 are due"):
@@ -421,6 +422,28 @@ def test_a_supernode_that_was_started_again_has_its_labels(plain: Path, tmp_path
     run(tmp_path, client=StartedAgain())
     for table in ("queries.csv", "rounds.csv"):
         assert (tmp_path / table).read_bytes() == (plain / table).read_bytes()
+
+
+def test_clients_that_move_between_machines_keep_their_labels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each message of a client is answered on the other of two machines, which share no disk."""
+
+    class Moving(ClientApp):
+        def __init__(self) -> None:
+            super().__init__()
+            self.messages = 0
+
+        def __call__(self, message: Message, context: Context) -> Message:
+            self.messages += 1
+            monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / f"machine-{self.messages % 2}"))
+            return client_app(message, context)
+
+    run(tmp_path / "still")
+    run(tmp_path / "moved", client=Moving())
+    assert len(list(tmp_path.glob("machine-*/rarefl/clients/*"))) == 2
+    for table in ("queries.csv", "rounds.csv"):
+        assert (tmp_path / "still" / table).read_bytes() == (tmp_path / "moved" / table).read_bytes()
 
 
 def test_a_supernode_that_comes_back_as_a_new_node_is_the_site_that_it_was(

@@ -153,3 +153,16 @@ def test_the_federation_has_a_node_per_client() -> None:
 def test_a_bad_federation_config_is_named(text: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         federation_config(text, 4)
+
+
+@pytest.mark.parametrize(("address", "allowed"), [("10.0.0.1:6379", False), ("local", True), ("", True)])
+def test_a_cluster_that_is_there_keeps_its_size(
+    address: str, allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    assert federation_config("client-resources-num-cpus=2", 4)
+    if allowed:
+        assert federation_config("init-args-num-cpus=2", 4).endswith(" init-args-num-cpus=2")
+    else:
+        with pytest.raises(ConfigError, match="init-args-num-cpus is not allowed with RAY_ADDRESS=10"):
+            federation_config("init-args-num-cpus=2", 4)

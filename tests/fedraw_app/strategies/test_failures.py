@@ -236,9 +236,15 @@ def test_a_node_that_leaves_after_its_reply_has_its_update_taken():
     assert [e.job for e in of_kind(log, "arrive") if e.site == "site-0"][:1] == [0]
 
 
-def test_a_dead_worker_stops_the_run():
-    reason = "Traceback\n\x1b[36mray.exceptions.ActorDiedError\x1b[0m: the actor died"
-    grid = TroubledGrid(linear_app(), 3, (0, reason))
+@pytest.mark.parametrize(
+    "error",
+    [
+        (2, "Traceback\n\x1b[36mray.exceptions.ActorDiedError\x1b[0m: the actor died"),
+        (0, "<class 'ray.exceptions.ObjectReconstructionFailedError'>:<'Failed to retrieve object 00a6'>"),
+    ],
+)
+def test_a_dead_worker_stops_the_run(error):
+    grid = TroubledGrid(linear_app(), 3, error)
     with pytest.raises(RunStoppedError, match="Ray worker"):
         wall_run(grid)
 
