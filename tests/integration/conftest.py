@@ -1,12 +1,18 @@
 """A copy of the project and a SuperLink to run it on."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
+from federation.config import default_run_config, flatten
+from rarefl.client_app import app as client_app
+from rarefl.server_app import app as server_app
 from rarefl.superlink import LocalSuperLink
+from tests.inprocess import run_in_process
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("rarefl", "fairfal_app", "fedraw_app", "federation", "learning", "datasets")
@@ -20,6 +26,15 @@ def copy_project(target: Path) -> Path:
     for package in PACKAGES:
         shutil.copytree(ROOT / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     return target
+
+
+def run_in_this_process(settings: Mapping[str, Any], folder: Path) -> None:
+    """Run without Flower's processes, with as many threads as a Ray worker has."""
+    config = default_run_config() | flatten(settings) | {"output.dir": str(folder)}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    run_in_process(server_app, client_app, config["data.clients"], config)
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")

@@ -13,14 +13,9 @@ import psutil
 import pytest
 import tomli_w
 import torch
-from flwr.app import Context, RecordDict
 
-from federation.config import default_run_config, flatten
-from rarefl.client_app import app as client_app
-from rarefl.server_app import app as server_app
 from rarefl.superlink import HOME_MARK, LocalSuperLink, RunOutcome
-from tests.inprocess import InProcessGrid
-from tests.integration.conftest import copy_project
+from tests.integration.conftest import copy_project, run_in_this_process
 
 CONFIG = {
     "data": {"clients": 3, "alpha": 0.5},
@@ -118,16 +113,6 @@ def kill(superlink: LocalSuperLink, name: str = "") -> None:
         time.sleep(0.02)
 
 
-def run_undisturbed(folder: Path) -> None:
-    """Run in this process, with as many threads as a Ray worker has."""
-    config = default_run_config() | flatten(CONFIG) | {"output.dir": str(folder)}
-    grid = InProcessGrid(client_app, 3, config)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    server_app(grid=grid, context=Context(1, 1, {}, RecordDict(), config))
-    torch.set_num_threads(threads)
-
-
 def test_a_run_goes_on_after_three_kills(
     superlink: LocalSuperLink, project: Path, holds: Path, tmp_path: Path, state_folder: Path
 ) -> None:
@@ -163,7 +148,7 @@ def test_a_run_goes_on_after_three_kills(
     lines: list[str] = []
     outcome = submit(superlink, project, file, {"resume": str(folder)}, lines)
     assert outcome.completed, "\n".join(lines)
-    run_undisturbed(tmp_path / "undisturbed")
+    run_in_this_process(CONFIG, tmp_path / "undisturbed")
     for table in ("queries.csv", "rounds.csv"):
         assert (folder / table).read_bytes() == (tmp_path / "undisturbed" / table).read_bytes()
     arrays, others = (
