@@ -36,7 +36,7 @@ def test_same_seed_same_queries_same_arrays_with_one_and_two_workers(
         lines: list[str] = []
         outcome = submit(superlink_with_other_datasets, project, folder, lines, workers)
         assert outcome.completed, "\n".join(lines)
-        assert any("label round 2/2, round 2/2" in line for line in lines)
+        assert any("label round 2/2, " in line and ", round 2/2]" in line for line in lines)
         assert any(f"results are in {folder}" in line for line in lines)
     assert json.loads((first / "summary.json").read_text())["status"] == "finished"
     assert tomllib.loads((first / "config.toml").read_text())["train"]["rounds"] == 2
