@@ -15,7 +15,8 @@ from xdist.scheduler import LoadScopeScheduling
 settings.register_profile("rarefl", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rarefl")
 
-INTEGRATION = "tests/integration/"
+# Tests that go to one process: those that start servers and Ray, and those that share undisturbed runs.
+TOGETHER = ("tests/integration/", "tests/rarefl/test_resume.py")
 
 
 def pytest_configure() -> None:
@@ -23,17 +24,17 @@ def pytest_configure() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
-class _IntegrationApart(LoadScopeScheduling):
-    """Tests that start servers and Ray run one after the other, beside the rest."""
+class _SomeTogether(LoadScopeScheduling):
+    """Hands out test by test; tests that go together run one after the other, beside the rest."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return INTEGRATION if nodeid.startswith(INTEGRATION) else nodeid
+        return next((start for start in TOGETHER if nodeid.startswith(start)), nodeid)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
     """Take the place of what ``--dist`` names; its groups by marks do not work with pytest 9.2."""
-    return _IntegrationApart(config, log)
+    return _SomeTogether(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

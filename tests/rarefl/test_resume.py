@@ -32,8 +32,6 @@ from rarefl.server_app import app as server_app
 from tests.event_files import scalars
 from tests.inprocess import InProcessGrid
 
-pytestmark = pytest.mark.xdist_group("resume")  # they share undisturbed runs
-
 FAIRFAL = {
     "data.clients": 2,
     "data.alpha": 0.5,
