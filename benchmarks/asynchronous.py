@@ -27,15 +27,15 @@ from flwr.supercore.task_identity import TaskIdentity
 from torchvision.models import resnet18
 
 from federation import records
-from federation.config import default_run_config, flatten, parse_run_config
-from federation.progress import quiet_flower
+from federation.config.run_config import default_run_config, flatten, parse_run_config
+from federation.runs.progress import quiet_flower
+from fedraw import AsynchronousStrategy, FedBuff, FedRAW
+from fedraw.arrays import is_buffer
+from fedraw.clock import VirtualClock
+from fedraw.delays import LogNormal
+from fedraw.run.buffer import Entry
 from fedraw_app.client_app import app as client_app
-from fedraw_app.clock import VirtualClock
-from fedraw_app.delays import LogNormal
 from fedraw_app.server_app import run
-from fedraw_app.strategies import AsynchronousStrategy, FedBuff, FedRAW
-from fedraw_app.strategies.arrays import is_buffer
-from fedraw_app.strategies.buffer import Entry
 
 BUFFER = 10
 

@@ -18,8 +18,8 @@ from torchvision.models import resnet18
 
 from benchmarks.asynchronous import Threads, median_seconds
 from datasets.randomness import torch_generator
-from federation.checkpoints import Checkpoints
-from federation.config import default_run_config, flatten, parse_run_config
+from federation.config.run_config import default_run_config, flatten, parse_run_config
+from federation.runs.checkpoints import Checkpoints
 from learning.arrays import to_arrays
 from learning.models import build_model
 from rarefl.client_app import app as client_app

@@ -14,8 +14,8 @@ import torch
 from datasets.federated import federate
 from datasets.randomness import torch_generator
 from federation.client import data_spec, initial_model, train_settings
-from federation.config import RunConfig, default_run_config, flatten, parse_run_config
-from fedraw_app.label_coverage import coverage_from_update
+from federation.config.run_config import RunConfig, default_run_config, flatten, parse_run_config
+from fedraw.label_coverage import coverage_from_update
 from learning.arrays import load_arrays, to_arrays
 from learning.device import pick_device
 from learning.train import train_local

@@ -33,8 +33,8 @@ import time
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp import ServerApp
 from datasets.randomness import torch_generator
-from federation.grid import ClientGrid
-from fedraw_app.strategies.synchronous import build_synchronous
+from federation.messages.grid import ClientGrid
+from fedraw.rounds.synchronous import build_synchronous
 from learning.arrays import to_arrays
 from learning.models import build_model
 

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
-from federation.config import default_run_config, parse_run_config
+from federation.config.run_config import default_run_config, parse_run_config
 from rarefl.report.report import build
 from rarefl.report.writing import write
 

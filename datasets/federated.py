@@ -9,9 +9,9 @@ import numpy.typing as npt
 
 from datasets.base import DataCard, ImageDataset, ImageSplit, LoadOptions
 from datasets.errors import DatasetNotFoundError
-from datasets.long_tail import long_tail_ids
-from datasets.natural import partition_by_site, partition_test_by_site
-from datasets.partition import partition, partition_test
+from datasets.partitions.long_tail import long_tail_ids
+from datasets.partitions.natural import partition_by_site, partition_test_by_site
+from datasets.partitions.partition import partition, partition_test
 from datasets.registry import load_dataset
 
 _RARE_PERCENT = 10

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetNotFoundError
-from datasets.unify import unify
+from datasets.images.unify import unify
 
 DATASETS = {
     "digits": "digits.load",

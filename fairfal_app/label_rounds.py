@@ -11,23 +11,23 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 from datasets.federated import FederatedData
 from datasets.randomness import draw_seed
 from fairfal_app.labels_held import labels_lost
+from fairfal_app.learning_curve import LearningCurve, draw_learning_curve
 from fairfal_app.options import needs_local_model
 from fairfal_app.query.scalars import mean_gamma
 from federation import records
-from federation.checkpoints import Checkpoint
 from federation.client import array_record, initial_model
-from federation.config import RunConfig
+from federation.config.run_config import RunConfig
 from federation.errors import LabelsLostError
 from federation.evaluation import ServerEvaluation
-from federation.grid import ClientGrid
-from federation.hello import Federation, meet_again
-from federation.plots import LearningCurve
-from federation.progress import NOTICE, Progress, headline, logger, quiet_flower, table_text
-from federation.run_folder import RunFolder
-from federation.session import Session
+from federation.messages.grid import ClientGrid
+from federation.messages.hello import Federation, meet_again
+from federation.runs.checkpoints import Checkpoint
+from federation.runs.progress import NOTICE, Progress, headline, logger, quiet_flower, table_text
+from federation.runs.provenance import Session
+from federation.runs.run_folder import CURVE, RunFolder
+from fedraw.registry import TrainingStrategy
+from fedraw.run.events import Event
 from fedraw_app.options import TrainingSites, training_strategy
-from fedraw_app.strategies.events import Event
-from fedraw_app.strategies.registry import TrainingStrategy
 from learning.measure import Measures
 
 
@@ -98,7 +98,7 @@ class LabelRounds:
                     self.folder.save_arrays({key: array.numpy() for key, array in self.latest.items()})
             self.folder.write_confusion(self.evaluation.confusion)
             self.folder.write_summary(self.summary())
-        self.folder.save_curve(self._curve())
+        self.folder.save_figure(CURVE, draw_learning_curve(self._curve()))
         self.folder.write_summary(self.summary(), "finished")
         columns = (
             "label_ratio",

@@ -16,7 +16,7 @@ import platformdirs
 from filelock import FileLock
 
 from federation.errors import RareflError
-from federation.files import replace_file
+from federation.runs.files import replace_file
 
 STATE_DIR = "state-dir"
 """Key of the node config: absolute folder in which a client keeps what must outlive it."""

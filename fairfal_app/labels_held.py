@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from federation.checkpoints import Checkpoint
 from federation.errors import ConfigError, LabelsLostError
-from federation.hello import Federation
+from federation.messages.hello import Federation
+from federation.runs.checkpoints import Checkpoint
 
 
 def check_labels(checkpoint: Checkpoint, federation: Federation, run_key: str) -> None:

@@ -3,7 +3,7 @@
 from fairfal_app.query.base import QueryStrategy
 from fairfal_app.query.fairfal import FairFALOptions
 from fairfal_app.query.registry import build_query_strategy
-from federation.config_tables import QueryConfig
+from federation.config.sections import QueryConfig
 
 
 def query_strategy(query: QueryConfig) -> QueryStrategy:

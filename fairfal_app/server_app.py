@@ -7,10 +7,10 @@ from datasets.federated import federate
 from fairfal_app.label_rounds import LabelRounds
 from fairfal_app.labels_held import check_labels
 from federation.client import data_spec
-from federation.config import RunConfig
-from federation.hello import connect
-from federation.progress import logger
-from federation.resume import open_run
+from federation.config.run_config import RunConfig
+from federation.messages.hello import connect
+from federation.runs.progress import logger
+from federation.runs.resume import open_run
 from fedraw_app.options import check_files
 
 

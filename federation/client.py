@@ -10,9 +10,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from datasets.federated import DataSpec, FederatedData, federate
 from datasets.randomness import torch_generator
 from federation import records
-from federation.config import RunConfig, parse_run_config
+from federation.config.run_config import RunConfig, parse_run_config
 from federation.errors import ConfigError
-from federation.fingerprint import source_fingerprint
+from federation.runs.fingerprint import source_fingerprint
+from fedraw.arrays import read_array
 from learning.arrays import load_arrays, to_arrays
 from learning.device import device_name, pick_device
 from learning.measure import measure
@@ -197,7 +198,7 @@ def evaluate(message: Message, client: Client) -> Message:
 
 def load_record(model: ImageClassifier, arrays: ArrayRecord) -> None:
     """Load arrays that travelled into a model; raises ArrayMismatchError."""
-    load_arrays(model, {key: array.numpy() for key, array in arrays.items()})
+    load_arrays(model, {key: read_array(array) for key, array in arrays.items()})
 
 
 def array_record(model: ImageClassifier) -> ArrayRecord:

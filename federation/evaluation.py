@@ -7,7 +7,7 @@ from sklearn.metrics import confusion_matrix
 
 from datasets.federated import FederatedData
 from federation.client import initial_model, load_record
-from federation.config import RunConfig
+from federation.config.run_config import RunConfig
 from learning.device import pick_device
 from learning.measure import Measures, measure
 from learning.predict import predict

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from datasets.randomness import generator
-from federation.config import RunConfig
-from fedraw_app.clock import Clock, VirtualClock, WallClock
-from fedraw_app.delays import (
+from federation.config.run_config import RunConfig
+from fedraw import build_strategy
+from fedraw.clock import Clock, VirtualClock, WallClock
+from fedraw.delays import (
     Availability,
     DelayModel,
     FromList,
     build_availability,
     build_delays,
 )
-from fedraw_app.errors import SettingError
-from fedraw_app.strategies import build_strategy
-from fedraw_app.strategies.events import Event
-from fedraw_app.strategies.registry import TrainingStrategy
-from fedraw_app.strategies.staleness import build_staleness
+from fedraw.errors import SettingError
+from fedraw.registry import TrainingStrategy
+from fedraw.run.events import Event
+from fedraw.staleness import build_staleness
 
 # Server learning rate of FedAdam and FedYogi unless one is given; that of the others is 1.
 ADAPTIVE_LR = 0.01

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import pandas as pd
 from matplotlib.figure import Figure
 
-from federation.plots import BLUE, GREEN, ORANGE
+from federation.colours import BLUE, GREEN, ORANGE
 
 
 def draw_accuracy(rounds: pd.DataFrame, virtual: bool) -> Figure:

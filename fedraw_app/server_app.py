@@ -4,9 +4,9 @@ from flwr.serverapp import Grid
 
 from datasets.federated import federate
 from federation.client import data_spec
-from federation.config import RunConfig
-from federation.hello import connect
-from federation.resume import open_run
+from federation.config.run_config import RunConfig
+from federation.messages.hello import connect
+from federation.runs.resume import open_run
 from fedraw_app.options import check_files
 from fedraw_app.training import Training
 

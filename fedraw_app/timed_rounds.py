@@ -9,11 +9,11 @@ from typing import Any
 from flwr.app import Message
 
 from federation import records
-from federation.grid import ClientGrid
-from fedraw_app.delays import DelayModel
-from fedraw_app.randomness import generator
-from fedraw_app.strategies.events import Event
-from fedraw_app.strategies.influence import Influence
+from federation.messages.grid import ClientGrid
+from fedraw.delays import DelayModel
+from fedraw.randomness import generator
+from fedraw.run.events import Event
+from fedraw.run.influence import Influence
 
 
 class TimedGrid(ClientGrid):

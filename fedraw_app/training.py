@@ -12,25 +12,25 @@ from flwr.serverapp.strategy import Result
 from datasets.federated import FederatedData
 from datasets.randomness import draw_seed
 from federation import records
-from federation.checkpoints import Checkpoint
 from federation.client import array_record, initial_model
-from federation.config import RunConfig
+from federation.config.run_config import RunConfig
 from federation.evaluation import ServerEvaluation
-from federation.grid import ClientGrid
-from federation.hello import Federation
-from federation.progress import NOTICE, StepProgress, headline, logger, quiet_flower, table_text
-from federation.run_folder import INFLUENCE_PLOT, STALENESS_PLOT, TIME_PLOT, RunFolder
-from federation.session import Session
-from fedraw_app.connected import ConnectedGrid
-from fedraw_app.errors import RunStoppedError
-from fedraw_app.influence_table import influence_rows
+from federation.messages.connected import ConnectedGrid
+from federation.messages.grid import ClientGrid
+from federation.messages.hello import Federation
+from federation.runs.checkpoints import Checkpoint
+from federation.runs.progress import NOTICE, StepProgress, headline, logger, quiet_flower, table_text
+from federation.runs.provenance import Session
+from federation.runs.run_folder import INFLUENCE_PLOT, STALENESS_PLOT, TIME_PLOT, RunFolder
+from fedraw import AsynchronousStrategy
+from fedraw.errors import RunStoppedError
+from fedraw.registry import TrainingStrategy
+from fedraw.run.events import Event
+from fedraw.run.influence import Influence
+from fedraw.run.result import AsynchronousResult
+from fedraw_app.influence import influence_rows
 from fedraw_app.options import TrainingSites, read_delays, training_strategy
 from fedraw_app.plots import draw_accuracy, draw_influence, draw_staleness
-from fedraw_app.strategies import AsynchronousStrategy
-from fedraw_app.strategies.events import Event
-from fedraw_app.strategies.influence import Influence
-from fedraw_app.strategies.registry import TrainingStrategy
-from fedraw_app.strategies.result import AsynchronousResult
 from fedraw_app.timed_rounds import TimedGrid
 from learning.measure import Measures
 

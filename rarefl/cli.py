@@ -42,9 +42,9 @@ def check(
     ] = None,
 ) -> None:
     """Check a run config (conf/NAME.toml) and print every key of it, with where its value comes from."""
-    from federation.config import default_run_config
+    from federation.config.run_config import default_run_config
     from federation.errors import ConfigError
-    from federation.folders import DEFAULT_PARENT, absolute_path
+    from federation.runs.folders import DEFAULT_PARENT, absolute_path
     from rarefl import sweep_plan
 
     with _errors_in_one_line():

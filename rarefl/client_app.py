@@ -4,7 +4,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fairfal_app.client_app import app as fairfal_client
-from federation.config import parse_run_config
+from federation.config.run_config import parse_run_config
 from fedraw_app.client_app import app as fedraw_client
 
 CLIENT_APPS = {"fairfal": fairfal_client, "fedraw": fedraw_client}

@@ -13,7 +13,7 @@ from datasets.base import ImageDataset
 from datasets.budget import budget_per_client
 from datasets.federated import FederatedData, deal, read_dataset
 from federation.client import data_spec
-from federation.config import RunConfig, default_run_config, parse_run_config
+from federation.config.run_config import RunConfig, default_run_config, parse_run_config
 from federation.errors import ConfigError
 from rarefl.data_pictures import draw_partition, draw_samples
 from rarefl.sweep_plan import read_preset

@@ -4,8 +4,8 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
 from fairfal_app.server_app import run as run_fairfal
-from federation.config import parse_run_config
-from federation.progress import set_up_logging
+from federation.config.run_config import parse_run_config
+from federation.runs.progress import set_up_logging
 from fedraw_app.server_app import run as run_fedraw
 
 SERVER_RUNS = {"fairfal": run_fairfal, "fedraw": run_fedraw}

@@ -15,9 +15,9 @@ import filelock
 import tomli_w
 from rich.console import Console
 
-from federation.config import flatten
+from federation.config.run_config import flatten
 from federation.errors import RareflError
-from federation.run_folder import CHECKPOINTS, CONFIG, RUN_KEY
+from federation.runs.run_folder import CHECKPOINTS, CONFIG, RUN_KEY
 from rarefl.superlink import RunOutcome
 from rarefl.sweep_plan import PROJECT_ROOT, PlannedRun, federation_config
 from rarefl.sweep_results import grid_table, markdown_table, result_rows, rich_table

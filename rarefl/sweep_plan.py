@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from federation.config import RunConfig, default_run_config, flatten, parse_run_config
+from federation.config.run_config import RunConfig, default_run_config, flatten, parse_run_config
 from federation.errors import ConfigError
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent

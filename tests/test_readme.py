@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from federation.config import default_run_config, flatten, parse_run_config
+from federation.config.run_config import default_run_config, flatten, parse_run_config
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text()

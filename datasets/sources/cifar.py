@@ -7,8 +7,8 @@ import torch
 
 from datasets.base import DataCard, ImageDataset, ImageSplit, LoadOptions
 from datasets.errors import DatasetFormatError
-from datasets.labels import unify_labels
 from datasets.sources.downloads import Origin, locate
+from datasets.sources.labels import unify_labels
 
 _SOURCE = "Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009), https://www.cs.toronto.edu/~kriz"
 _LICENCE = "none stated; its authors ask to be cited"

@@ -8,9 +8,9 @@ import pandas as pd
 
 from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetFormatError, DatasetNotFoundError
-from datasets.image_files import Description, LabelledFiles, read_image_files
-from datasets.labels import unify_labels
-from datasets.tables import require_distinct
+from datasets.images.image_files import Description, LabelledFiles, read_image_files
+from datasets.sources.csv_files import require_distinct
+from datasets.sources.labels import unify_labels
 
 DESCRIPTION = Description(
     name="elpv",

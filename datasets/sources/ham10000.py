@@ -6,14 +6,14 @@ import pandas as pd
 
 from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetFormatError, DatasetNotFoundError
-from datasets.image_files import (
+from datasets.images.image_files import (
     Description,
     LabelledFiles,
     find_images,
     read_image_files,
     standard_place,
 )
-from datasets.tables import find_table, read_table, require_distinct
+from datasets.sources.csv_files import find_table, read_table, require_distinct
 
 NAME = "ham10000"
 DESCRIPTION = Description(

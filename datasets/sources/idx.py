@@ -12,7 +12,7 @@ import torch
 
 from datasets.base import ImageSplit
 from datasets.errors import DatasetFormatError
-from datasets.labels import unify_labels
+from datasets.sources.labels import unify_labels
 
 IMAGE_SIZE = 28
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from datasets.base import ImageDataset, LoadOptions
-from datasets.decoding import SUFFIXES
 from datasets.errors import DatasetFormatError, DatasetNotFoundError
-from datasets.image_files import Description, LabelledFiles, hidden, read_image_files
+from datasets.images.decoding import SUFFIXES
+from datasets.images.image_files import Description, LabelledFiles, hidden, read_image_files
 
 logger = logging.getLogger("rarefl")
 

@@ -7,9 +7,9 @@ import pandas as pd
 
 from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetFormatError, DatasetNotFoundError
-from datasets.image_files import Description, LabelledFiles, read_image_files, standard_place
+from datasets.images.image_files import Description, LabelledFiles, read_image_files, standard_place
 from datasets.sources import ham10000
-from datasets.tables import find_table, read_table, require_distinct
+from datasets.sources.csv_files import find_table, read_table, require_distinct
 
 NAME = "isic2019"
 DESCRIPTION = Description(

@@ -15,8 +15,8 @@ import torch
 
 from datasets.base import DataCard, ImageDataset, ImageSplit, LoadOptions
 from datasets.errors import DatasetFormatError
-from datasets.labels import unify_labels
 from datasets.sources.downloads import Origin, locate
+from datasets.sources.labels import unify_labels
 
 _SOURCE = "MedMNIST v2 (doi 10.1038/s41597-022-01721-8), https://medmnist.com"
 

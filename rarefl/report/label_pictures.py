@@ -6,7 +6,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 
-from federation.run_folder import CONFUSION, QUERIES
+from federation.runs.run_folder import CONFUSION, QUERIES
 from rarefl.report.drawing import MOST_NAMES, Picture, band, legend_below, looks, panels, plain, shade
 from rarefl.report.measures import accuracies
 from rarefl.report.runs import Findings, Run

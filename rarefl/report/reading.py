@@ -9,8 +9,8 @@ from typing import Any
 
 import pandas as pd
 
-from federation.config import flatten
-from federation.run_folder import CONFIG, SUMMARY
+from federation.config.run_config import flatten
+from federation.runs.run_folder import CONFIG, SUMMARY
 from rarefl.report.results_file import read_results
 from rarefl.report.runs import APPS, Findings, ReportError, Run, one_line
 from rarefl.sweep_results import summary_rows

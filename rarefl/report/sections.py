@@ -15,7 +15,7 @@ from typing import Any
 
 import pandas as pd
 
-from federation.config import default_run_config
+from federation.config.run_config import default_run_config
 from rarefl.report.runs import App, Findings, Run
 from rarefl.sweep_results import ROUND_COLUMNS, TRAINING_COLUMNS
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
-from federation.run_folder import EVENTS, INFLUENCE, ROUNDS
-from fedraw_app.influence_table import RARE_GROUP
+from federation.runs.run_folder import EVENTS, INFLUENCE, ROUNDS
+from fedraw_app.influence import RARE_GROUP
 from rarefl.report.drawing import Picture, band, legend_below, looks, panels
 from rarefl.report.label_pictures import confusion_picture, gather
 from rarefl.report.runs import Findings

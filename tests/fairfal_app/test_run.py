@@ -20,7 +20,7 @@ from datasets.errors import DatasetNotFoundError
 from datasets.federated import DataSpec, FederatedData
 from fairfal_app.label_rounds import LabelRounds
 from federation import records
-from federation.config import default_run_config
+from federation.config.run_config import default_run_config
 from federation.errors import (
     AllClientsFailedError,
     ConfigError,
@@ -29,7 +29,7 @@ from federation.errors import (
     RunFolderError,
     SourceMismatchError,
 )
-from federation.run_folder import RunFolder
+from federation.runs.run_folder import RunFolder
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from tests import inprocess

@@ -19,7 +19,7 @@ from datasets.registry import load_dataset
 from fairfal_app.options import needs_local_model, query_strategy
 from federation import records
 from federation.client import data_spec, initial_model
-from federation.config import RunConfig, default_run_config, parse_run_config
+from federation.config.run_config import RunConfig, default_run_config, parse_run_config
 from learning.arrays import to_arrays
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app

@@ -13,10 +13,10 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from federation import records
-from federation.config import default_run_config, parse_run_config
-from federation.config_tables import AsynchronousName, StrategyName
+from federation.config.run_config import default_run_config, parse_run_config
+from federation.config.sections import AsynchronousName, StrategyName
 from federation.errors import ConfigError, NodesMissingError
-from fedraw_app.errors import DelayError, RunStoppedError, SettingError
+from fedraw.errors import DelayError, RunStoppedError, SettingError
 from fedraw_app.options import TrainingSites, read_delays, training_strategy
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app

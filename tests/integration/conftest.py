@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from federation.config import default_run_config, flatten
+from federation.config.run_config import default_run_config, flatten
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from rarefl.superlink import LocalSuperLink

@@ -1,6 +1,6 @@
 """A Flower App that is not ours: its own model, its own ClientApp, and a strategy of ours for ``FedAvg``.
 
-It imports ``fedraw_app.strategies`` and nothing else of the project; its clients do not even know of that.
+It imports ``fedraw`` and nothing else of the project; its clients do not even know of that.
 """
 
 from pathlib import Path
@@ -30,14 +30,14 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp import ServerApp
 
-import fedraw_app.strategies
+import fedraw
 
 app = ServerApp()
 
 @app.main()
 def main(grid, context):
     config, events = context.run_config, []
-    strategy = getattr(fedraw_app.strategies, config["strategy"])(
+    strategy = getattr(fedraw, config["strategy"])(
         buffer_size=3, concurrency=3, min_available_nodes=3, events=events
     )
     arrays = ArrayRecord({"weight": Array(np.zeros((3, 2), np.float32))})
@@ -80,7 +80,7 @@ def write_foreign_app(folder: Path) -> Path:
 
 
 def install_fedraw(folder: Path) -> Path:
-    """Make a folder for the import path that has ``fedraw_app``, and nothing else of ours."""
+    """Make a folder for the import path that has ``fedraw``, and nothing else of ours."""
     folder.mkdir()
-    (folder / "fedraw_app").symlink_to(ROOT / "fedraw_app")
+    (folder / "fedraw").symlink_to(ROOT / "fedraw")
     return folder

@@ -86,10 +86,10 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 from flwr.serverapp import ServerApp
 
-from federation.grid import ClientGrid
-from federation.hello import say_hello, wait_for_nodes
-from fedraw_app.connected import ConnectedGrid
-from fedraw_app.strategies import FedRAW
+from federation.messages.grid import ClientGrid
+from federation.messages.hello import say_hello, wait_for_nodes
+from federation.messages.connected import ConnectedGrid
+from fedraw import FedRAW
 
 app = ServerApp()
 
@@ -114,7 +114,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from flwr.clientapp import ClientApp
 
 from federation import records
-from federation.fingerprint import source_fingerprint
+from federation.runs.fingerprint import source_fingerprint
 
 app = ClientApp()
 

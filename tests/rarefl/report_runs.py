@@ -7,7 +7,7 @@ from typing import Any
 
 import tomli_w
 
-from federation.config import default_run_config, parse_run_config
+from federation.config.run_config import default_run_config, parse_run_config
 
 
 def write_run(folder: Path, summary: dict[str, Any], **overrides: Any) -> Path:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from federation.config import default_run_config
+from federation.config.run_config import default_run_config
 from rarefl.cli import app
 from rarefl.client_app import app as client_app
 from rarefl.report.report import build

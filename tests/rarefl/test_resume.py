@@ -21,12 +21,12 @@ from flwr.serverapp import ServerApp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import federation.checkpoints
-from federation.checkout import read_commit
-from federation.config import default_run_config
-from federation.config_tables import StrategyName
+import federation.runs.checkpoints
+from federation.config.run_config import default_run_config
+from federation.config.sections import StrategyName
 from federation.errors import ConfigError, LabelsLostError, RunFolderError
-from federation.run_folder import RunFolder
+from federation.runs.checkout import read_commit
+from federation.runs.run_folder import RunFolder
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from tests.event_files import scalars
@@ -196,7 +196,7 @@ def references(moments: Moments, tmp_path_factory: pytest.TempPathFactory) -> Ca
     made: dict[str, Reference] = {}
 
     def reference(config: dict[str, Any]) -> Reference:
-        key = json.dumps([config, federation.checkpoints.SHARE])
+        key = json.dumps([config, federation.runs.checkpoints.SHARE])
         if key not in made:
             made[key] = Reference(moments, tmp_path_factory.mktemp("runs"), config)
         return made[key]
@@ -207,14 +207,14 @@ def references(moments: Moments, tmp_path_factory: pytest.TempPathFactory) -> Ca
 @pytest.fixture(autouse=True)
 def _only_needed_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     """How many moments a run has must not depend on how fast it is."""
-    monkeypatch.setattr(federation.checkpoints, "SHARE", -1.0)
+    monkeypatch.setattr(federation.runs.checkpoints, "SHARE", -1.0)
 
 
 @pytest.fixture(params=["always", "when-needed"])
 def pace(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints after every step, or only those that a run cannot do without."""
     if request.param == "always":
-        monkeypatch.setattr(federation.checkpoints, "SHARE", 1e9)
+        monkeypatch.setattr(federation.runs.checkpoints, "SHARE", 1e9)
 
 
 @pytest.mark.usefixtures("pace")
@@ -307,7 +307,7 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(
     config: dict[str, Any],
     kind: str,
 ) -> None:
-    monkeypatch.setattr(federation.checkpoints, "SHARE", 1e9)
+    monkeypatch.setattr(federation.runs.checkpoints, "SHARE", 1e9)
     reference = references(config)
     image = reference.killed(reference.count - 30)
     newer = checkpoints(image)[-1]

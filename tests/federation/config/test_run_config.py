@@ -1,0 +1,171 @@
+"""The run config: one clear error for every wrong key or value."""
+
+import tomllib
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from datasets.partitions.partition import PARTITIONS
+from datasets.registry import DATASETS
+from federation.config.run_config import default_run_config, flatten, known_keys, parse_run_config
+from federation.config.sections import AsynchronousName, DataConfig, DatasetName, QueryName, SynchronousName
+from federation.errors import ConfigError
+
+ROOT = Path(__file__).parents[3]
+PRESETS = sorted((ROOT / "conf").glob("*.toml"))
+
+
+def test_defaults_are_valid_and_name_every_key() -> None:
+    defaults = default_run_config()
+    assert set(defaults) == set(known_keys())
+    assert parse_run_config(defaults).flat() == defaults
+
+
+def test_every_key_has_a_comment() -> None:
+    text = (ROOT / "pyproject.toml").read_text()
+    section = text.split("[tool.flwr.app.config]")[1].split("# Habits")[0]
+    assert not [line for line in section.splitlines() if "=" in line and "#" not in line]
+
+
+@pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
+def test_presets_are_valid(path: Path) -> None:
+    overrides = flatten(tomllib.loads(path.read_text()))
+    assert set(overrides) <= set(known_keys())
+    parse_run_config(default_run_config() | overrides)
+
+
+def test_digits_preset_is_the_default() -> None:
+    overrides = flatten(tomllib.loads((ROOT / "conf/fairfal-digits.toml").read_text()))
+    assert default_run_config() | overrides == default_run_config()
+
+
+def test_the_papers_protocol() -> None:
+    overrides = flatten(tomllib.loads((ROOT / "conf/fairfal-fmnist.toml").read_text()))
+    config = parse_run_config(default_run_config() | overrides)
+    assert (config.data.clients, config.data.alpha, config.data.imbalance) == (10, 0.1, 20.0)
+    assert (config.train.rounds, config.train.local_epochs, config.query.label_rounds) == (100, 5, 9)
+
+
+def test_names_in_the_config_are_the_names_in_the_tables() -> None:
+    from fairfal_app.query.registry import QUERY_STRATEGIES
+    from federation.config.sections import ClockConfig
+    from fedraw import ASYNCHRONOUS, STRATEGIES, SYNCHRONOUS
+    from fedraw.delays import AVAILABILITIES, DELAY_MODELS
+
+    assert set(get_args(DatasetName)) == set(DATASETS)
+    assert set(get_args(QueryName)) == set(QUERY_STRATEGIES)
+    assert set(get_args(SynchronousName)) == set(SYNCHRONOUS)
+    assert set(get_args(AsynchronousName)) == set(ASYNCHRONOUS)
+    assert set(SYNCHRONOUS) | set(ASYNCHRONOUS) == set(STRATEGIES)
+    assert set(get_args(ClockConfig.model_fields["delays"].annotation)) == set(DELAY_MODELS)
+    assert set(get_args(ClockConfig.model_fields["availability"].annotation)) == set(AVAILABILITIES)
+
+
+@pytest.mark.parametrize(
+    ("override", "parts"),
+    [
+        ({"train.round": 3}, ["train.round is not a key", "did you mean train.rounds?"]),
+        ({"querry.name": "random"}, ["querry.name is not a key", "did you mean query.name?"]),
+        ({"nonsense": 1}, ["nonsense is not a key", "query.name"]),
+        ({"train.rounds": "three"}, ["train.rounds = 'three'", "a whole number"]),
+        ({"train.rounds": True}, ["train.rounds = True", "a whole number"]),
+        ({"train.rounds": 0}, ["train.rounds = 0", "at least 1"]),
+        ({"train.lr": 0.0}, ["train.lr = 0.0", "more than 0"]),
+        ({"train.lr": float("nan")}, ["train.lr = nan", "a finite number"]),
+        ({"train.flip": 1}, ["train.flip = 1", "true or false"]),
+        ({"data.root": 5}, ["data.root = 5", "a text in quotes"]),
+        ({"data.alpha": -1.0}, ["data.alpha = -1.0", "more than 0"]),
+        ({"data.imbalance": 0.5}, ["data.imbalance = 0.5", "at least 1"]),
+        ({"data.clients": 0}, ["data.clients = 0", "at least 1"]),
+        (
+            {"query.name": "fairfall"},
+            ["query.name = 'fairfall'", "one of fairfal, random", "did you mean 'fairfal'?"],
+        ),
+        ({"query.kappa": 0.5}, ["query.kappa = 0.5", "at least 1"]),
+        ({"query.label-ratio": 1.5}, ["query.label-ratio = 1.5", "at most 1"]),
+        ({"query.last-label-ratio": 0.05}, ["query.last-label-ratio = 0.05", "query.label-ratio = 0.1"]),
+        ({"strategy.participation": 0.0}, ["strategy.participation = 0.0", "more than 0"]),
+        ({"query": "random"}, ["query"]),
+        ({"strategy.name": "fedbuf"}, ["one of fedavg, fedprox", "aced", "did you mean 'fedbuff'?"]),
+        (
+            {"strategy.name": "fedbuff", "strategy.buffer-size": 6},
+            ["strategy.buffer-size = 6", "data.clients = 5"],
+        ),
+        ({"strategy.concurrency": 0}, ["strategy.concurrency = 0", "at least 1"]),
+        ({"strategy.rarity-weight": -1.0}, ["strategy.rarity-weight = -1.0", "at least 0"]),
+        ({"strategy.keep": "oldest"}, ["strategy.keep = 'oldest'", "newest, freshest, mean, off"]),
+        ({"strategy.name": "fedasync", "strategy.server-lr": 0.5}, ["strategy.server-lr", "strategy.mixing"]),
+        ({"clock.delays": "log-normal"}, ["clock.delays = 'log-normal'", "did you mean 'lognormal'?"]),
+        ({"clock.delays": "from-list"}, ["clock.delays-file", "absolute path"]),
+        (
+            {"clock.availability": "trace", "clock.availability-file": "on.csv"},
+            ["clock.availability-file", "'on.csv'"],
+        ),
+        ({"clock.timing-only": True}, ["clock.timing-only", "app = 'fedraw'"]),
+        ({"clock.timing-only": True, "clock.name": "wall"}, ["clock.timing-only", "'virtual'"]),
+        ({"data.rare-labels": "8;9"}, ["data.rare-labels = '8;9'", '"8,9"']),
+        ({"data.partition": "rare-holders"}, ["needs data.rare-labels"]),
+        (
+            {"data.partition": "rare-holders", "data.rare-labels": "8, 9", "data.rare-holders": 6},
+            ["data.rare-holders = 6", "data.clients = 5"],
+        ),
+    ],
+)
+def test_errors_name_key_value_and_what_is_allowed(override: dict[str, object], parts: list[str]) -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_run_config(default_run_config() | override)
+    for part in parts:
+        assert part in str(error.value)
+
+
+def test_every_fault_is_named_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        parse_run_config(default_run_config() | {"train.rounds": 0, "data.clientz": 3})
+    assert "train.rounds" in str(error.value)
+    assert "data.clientz" in str(error.value)
+
+
+def test_missing_key_is_named() -> None:
+    config = default_run_config()
+    del config["train.rounds"]
+    with pytest.raises(ConfigError, match=r"train\.rounds is missing"):
+        parse_run_config(config)
+
+
+def test_whole_numbers_are_numbers() -> None:
+    assert parse_run_config(default_run_config() | {"data.alpha": 1}).data.alpha == 1.0
+
+
+def test_query_model_default_follows_the_strategy() -> None:
+    def chosen(name: str, model: str) -> str:
+        return parse_run_config(
+            default_run_config() | {"query.name": name, "query.model": model}
+        ).query.chosen_model
+
+    assert chosen("fairfal", "default") == "adaptive"
+    assert chosen("entropy", "default") == "global"
+    assert chosen("entropy", "local") == "local"
+
+
+def test_asynchronous_strategies_take_the_updates_of_the_rounds_unless_told_otherwise() -> None:
+    def steps(name: str, **overrides: object) -> int:
+        config = {"data.clients": 12, "train.rounds": 10, "strategy.name": name}
+        config |= {key.replace("__", "."): value for key, value in overrides.items()}
+        return parse_run_config(default_run_config() | config).steps
+
+    assert steps("fedavg") == steps("fedavg", train__versions=7) == 10
+    assert steps("fedbuff") == 30
+    assert steps("ace") == 120
+    assert steps("fedraw", strategy__participation=0.5) == 15
+    assert steps("fedraw", train__versions=7) == 7
+
+
+def test_partitions_in_the_config_are_the_ones_there_are() -> None:
+    assert get_args(DataConfig.model_fields["partition"].annotation) == PARTITIONS
+
+
+def test_rare_labels_are_numbers_in_text() -> None:
+    config = {"data.partition": "rare-holders", "data.rare-labels": "9, 3", "data.rare-holders": 2}
+    assert parse_run_config(default_run_config() | config).data.rare_label_ids == (9, 3)
+    assert parse_run_config(default_run_config()).data.rare_label_ids == ()
