@@ -34,13 +34,15 @@ def evaluate(message: Message, context: Context) -> Message:
 
 @app.query("estimate")
 def estimate(message: Message, context: Context) -> Message:
-    """Train the local-only model and answer with gamma_k and d_k; with neither when nothing is labelled."""
+    """Train the local-only model and answer with gamma_k and d_k, as far as this client has them."""
     labelling = Labelling(message, context)
     label_round = _label_round(message)
     scalars = labelling.estimate(label_round, message.content.array_records[records.ARRAYS])
     metrics: records.Metrics = {}
-    if scalars is not None and scalars.discrepancy is not None:
-        metrics = {records.GAMMA: scalars.gamma, records.DISCREPANCY: scalars.discrepancy}
+    if scalars is not None:
+        metrics[records.GAMMA] = scalars.gamma
+        if scalars.discrepancy is not None:
+            metrics[records.DISCREPANCY] = scalars.discrepancy
     return Message(RecordDict({records.METRICS: MetricRecord(metrics)}), reply_to=message)
 
 

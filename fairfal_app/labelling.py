@@ -53,15 +53,21 @@ class Labelling:
         return self.store.labelled(label_round)
 
     def estimate(self, label_round: int, arrays: ArrayRecord) -> ClientScalars | None:
-        """Return gamma_k and d_k before a query; None where no or every image is labelled."""
+        """Return gamma_k and d_k before a query; None where no image is labelled.
+
+        A client whose images are all labelled has a gamma_k, which counts in the mean of all clients, and no
+        d_k, since it has no query to choose a model for.
+        """
         ids, labels = self.labelled(label_round - 1)
-        if len(ids) == 0 or len(ids) == len(self.client.pool):
+        if len(ids) == 0:
             return None
         images = self.client.images(ids)
-        local = self._local_only_model(label_round, images, labels)
-        return client_scalars(
-            self.client.predict(self.client.model(arrays), images), self.client.predict(local, images), labels
-        )
+        labelled_global = self.client.predict(self.client.model(arrays), images)
+        labelled_local = None
+        if len(ids) < len(self.client.pool):
+            local = self._local_only_model(label_round, images, labels)
+            labelled_local = self.client.predict(local, images)
+        return client_scalars(labelled_global, labelled_local, labels)
 
     def select(
         self, label_round: int, budget: int, arrays: ArrayRecord | None, gamma_mean: float | None

@@ -1,5 +1,8 @@
 """What can go wrong in a run, said so that a reader knows what to change."""
 
+from collections.abc import Sequence
+from typing import ClassVar, Literal
+
 
 class RareflError(Exception):
     """Anything that a user of rarefl can cause or cure."""
@@ -26,7 +29,23 @@ class LabelsLostError(RareflError):
 
 
 class AllClientsFailedError(RareflError):
-    """No client answered a request with anything usable."""
+    """No client answered a request with anything usable; ``reasons`` has a line of each client."""
+
+    def __init__(self, message: str, reasons: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.reasons = tuple(reasons)
+
+
+class DivergedError(RareflError):
+    """A model left the numbers that can be computed with; ``status`` is that of the run."""
+
+    status: ClassVar[Literal["diverged"]] = "diverged"
+
+    def __init__(self, where: str, found: str) -> None:
+        super().__init__(
+            f"{where}: {found}. Lower train.lr, use train.precision = 'fp32' if it was 'bf16', or a smaller "
+            "strategy.server-lr; the last model that could be used and the checkpoint before it are kept"
+        )
 
 
 class RunFolderError(RareflError):

@@ -1,21 +1,29 @@
-"""Evaluation of the global model on the server's test images."""
+"""Evaluation of the global model: on the server's test images, and on those of the clients."""
+
+import math
 
 import numpy as np
-import torch
 from flwr.app import ArrayRecord
 from sklearn.metrics import confusion_matrix
 
 from datasets.federated import FederatedData
+from federation import records
 from federation.client import initial_model, load_record
 from federation.config.run_config import RunConfig
+from federation.measures import measure_row
+from federation.messages.asking import ask
+from federation.messages.grid import ClientGrid
 from learning.device import pick_device
-from learning.measure import Measures, measure
 from learning.predict import predict
 from learning.views import Normalisation
 
 
+class NonFinitePredictionsError(Exception):
+    """A model predicts NaN; its measures would be those of a model that always predicts the first label."""
+
+
 class ServerEvaluation:
-    """Measures global models on the whole test split every ``evaluate.every`` rounds and in the last five.
+    """Measures global models on the whole test split.
 
     Attributes
     ----------
@@ -23,8 +31,6 @@ class ServerEvaluation:
         Test images by true label (rows) and predicted label (columns) of the model measured last, int64
         (C, C); zeros before.
     """
-
-    LAST_ROUNDS = 5
 
     def __init__(self, config: RunConfig, data: FederatedData) -> None:
         self.config = config
@@ -34,22 +40,43 @@ class ServerEvaluation:
         self.normalisation = Normalisation(data.card.mean, data.card.std)
         self.confusion = np.zeros((data.num_classes, data.num_classes), dtype=np.int64)
 
-    def due(self, server_round: int) -> bool:
-        """Whether round ``server_round`` (from 1) is evaluated."""
-        if server_round < 1:
-            return False
-        last = server_round > self.config.steps - self.LAST_ROUNDS
-        return last or server_round % self.config.evaluate.every == 0
+    def __call__(self, arrays: ArrayRecord) -> dict[str, float]:
+        """Return the measures of the model that holds ``arrays``, by column of ``rounds.csv``.
 
-    def __call__(self, arrays: ArrayRecord) -> Measures:
-        """Return the measures of the model that holds ``arrays``."""
+        Raises
+        ------
+        NonFinitePredictionsError
+            A probability is not finite.
+        """
         load_record(self.model, arrays)
-        images: torch.Tensor = self.data.test.images
-        predictions = predict(
-            self.model, images, self.normalisation, self.device, self.config.train.precision
-        )
-        labels = self.data.test.labels
+        test, precision = self.data.test, self.config.train.precision
+        predictions = predict(self.model, test.images, self.normalisation, self.device, precision)
+        probabilities = predictions.probabilities
+        if wrong := int((~np.isfinite(probabilities)).any(axis=1).sum()):
+            raise NonFinitePredictionsError(
+                f"the global model predicts NaN for {wrong} of {len(probabilities)} test images"
+            )
         self.confusion = confusion_matrix(
-            labels, predictions.probabilities.argmax(axis=1), labels=np.arange(self.data.num_classes)
+            test.labels, probabilities.argmax(axis=1), labels=np.arange(self.data.num_classes)
         )
-        return measure(predictions.probabilities, labels, self.data.rare_labels)
+        return measure_row(probabilities, test.labels, self.data.rare_labels)
+
+
+def clients_measures(
+    clients: ClientGrid, label_round: int, server_round: int, arrays: ArrayRecord, timeout: float
+) -> dict[str, float]:
+    """Return the mean accuracy and loss of the clients' own test images, weighted by their number.
+
+    NaN where no client that answered has any.
+    """
+    request = {records.LABEL_ROUND: label_round, records.SERVER_ROUND: server_round}
+    answers, _ = ask(clients, records.EVALUATE, request, arrays, timeout)
+    measured = [answer for answer in answers.values() if answer and answer[records.NUM_EXAMPLES]]
+    keys = (records.ACCURACY, records.LOSS)
+    if not measured:
+        return {f"client_{key}": math.nan for key in keys}
+    weights = [answer[records.NUM_EXAMPLES] for answer in measured]
+    return {
+        f"client_{key}": float(np.average([answer[key] for answer in measured], weights=weights))
+        for key in keys
+    }

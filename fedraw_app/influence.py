@@ -1,11 +1,21 @@
 """The table of influence: each site, and the sites with rare labels together."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from fedraw.run.influence import Influence
 
 RARE_GROUP = "(rare sites)"
+
+_MEASURES = (
+    *("aggregated", "replaced_per_flush", "rare_share_of_clients", "rare_share_of_updates"),
+    *("rare_share_of_weight", "participation_bias", "aggregation_bias"),
+)
+
+
+def influence_measures(summary: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the result of a training tells of ``Influence.summary``; None where there is no number."""
+    return {key: summary.get(key) for key in _MEASURES}
 
 
 def influence_rows(

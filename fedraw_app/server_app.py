@@ -8,7 +8,7 @@ from federation.config.run_config import RunConfig
 from federation.messages.hello import connect
 from federation.runs.resume import open_run
 from fedraw_app.options import check_files
-from fedraw_app.training import Training
+from fedraw_app.training_run import TrainingRun
 
 
 def run(grid: Grid, config: RunConfig) -> None:
@@ -23,8 +23,8 @@ def run(grid: Grid, config: RunConfig) -> None:
     check_files(config)
     label = f"{config.app}-{config.data.name}-{config.strategy.name}-seed{config.seed}"
     folder, checkpoint = open_run(config, label)
-    training: Training | None = None
+    training: TrainingRun | None = None
     with folder.told_if_failed(lambda: training.summary() if training else {}):
         clients, federation = connect(grid, config, data.num_classes, folder.key)
-        training = Training(clients, config, data, folder, federation)
+        training = TrainingRun(clients, config, data, folder, federation)
         training.run(checkpoint)

@@ -49,7 +49,7 @@ class TimedGrid(ClientGrid):
         events: Callable[[Event], None],
     ) -> None:
         super().__init__(clients.inner, clients.sites, clients.num_classes, clients.run_key)
-        self.failures, self.array_bytes = clients.failures, clients.array_bytes
+        self.share_books(clients)
         self.now = 0.0
         self.influence = Influence()
         self._delays = delays

@@ -23,14 +23,16 @@ class ConnectedGrid(ClientGrid):
     Parameters
     ----------
     clients
-        The grid behind it; its sites are known.
+        The grid behind it; its sites are known, and its participants take part.
     names
         Site of each node; new nodes are added to it.
     """
 
     def __init__(self, clients: ClientGrid, names: dict[int, str]) -> None:
         super().__init__(clients.inner, clients.sites, clients.num_classes, clients.run_key)
-        self.failures, self.array_bytes = clients.failures, clients.array_bytes
+        self.share_books(clients)
+        taking_part = set(clients.get_node_ids())
+        self._taking_part = {site.name for site in self.sites if site.node_id in taking_part}
         self.names = names
         self._nodes = {name: node for node, name in names.items()}
         self._asked: dict[str, Message] = {}  # hellos without an answer, by message id
@@ -38,12 +40,16 @@ class ConnectedGrid(ClientGrid):
         self._strangers: set[int] = set()
 
     def get_node_ids(self) -> list[int]:
-        """Return the connected node of each site, in the order of the sites."""
+        """Return the connected node of each site that takes part, in the order of the sites."""
         connected = set(self.inner.get_node_ids())
         asked = {request.metadata.dst_node_id for request in self._asked.values()}
         self._ask(connected - self.names.keys() - self._strangers - asked)
         self._meet()
-        return [node for site in self.sites if (node := self._nodes[site.name]) in connected]
+        return [
+            node
+            for site in self.sites
+            if site.name in self._taking_part and (node := self._nodes[site.name]) in connected
+        ]
 
     def site_name(self, node_id: int) -> str:
         """Return the name of a node's site, or its number where it has no name."""

@@ -95,6 +95,11 @@ class ClientGrid(Grid):
         self._names = {site.node_id: site.name for site in self._sites}
         self._participants: tuple[int, ...] | None = None
 
+    def share_books(self, other: "ClientGrid") -> None:
+        """Keep failures, traffic, busy nodes and participants in common with another grid of the same run."""
+        self.failures, self.array_bytes = other.failures, other.array_bytes
+        self._unanswered, self._participants = other._unanswered, other._participants
+
     def set_participants(self, node_ids: Iterable[int] | None) -> None:
         """Let ``get_node_ids`` return only these nodes, or all sites again with None.
 
@@ -202,7 +207,8 @@ class ClientGrid(Grid):
             order = {site.name: rank for rank, site in enumerate(self._sites)}
             failures = sorted(self.failures[failed:], key=lambda failure: order.get(failure.site, -1))
             raise AllClientsFailedError(
-                f"{failures[0].what}: no client gave a usable answer\n{group_by_reason(failures)}"
+                f"{failures[0].what}: no client gave a usable answer\n{group_by_reason(failures)}",
+                [failure.reason for failure in failures],
             )
         answered = sorted(exchange.replies, key=lambda index: (*self._place(exchange.requests[index]), index))
         return [exchange.replies[index] for index in answered]

@@ -22,7 +22,7 @@ from filelock import BaseFileLock
 from matplotlib.figure import Figure
 
 from federation.config.run_config import RunConfig
-from federation.errors import RunFolderError
+from federation.errors import DivergedError, RunFolderError
 from federation.runs.checkpoints import Checkpoint, Checkpoints, Pace
 from federation.runs.csv_file import CsvTable
 from federation.runs.files import replace_file
@@ -31,7 +31,7 @@ from federation.runs.tracking import Tracking
 
 logger = logging.getLogger("rarefl")
 
-Status = Literal["running", "finished", "failed"]
+Status = Literal["running", "finished", "failed", "diverged"]
 
 CONFIG, SUMMARY, ROUNDS, QUERIES = "config.toml", "summary.json", "rounds.csv", "queries.csv"
 EVENTS, INFLUENCE, CONFUSION = "events.csv", "influence.csv", "confusion.csv"
@@ -192,7 +192,8 @@ class RunFolder:
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"
             try:
-                self.write_summary(summary() or self.told, "failed", reason)
+                status = error.status if isinstance(error, DivergedError) else "failed"
+                self.write_summary(summary() or self.told, status, reason)
             except OSError as full:
                 logger.error("cannot write the summary: %s", full)
             logger.error("the run failed: %s\nwhat it had is in %s", error, self.path)

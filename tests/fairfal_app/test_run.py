@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +23,8 @@ from fairfal_app.label_rounds import LabelRounds
 from federation import records
 from federation.config.run_config import default_run_config
 from federation.errors import (
-    AllClientsFailedError,
     ConfigError,
+    DivergedError,
     LabelsLostError,
     NodesMissingError,
     RunFolderError,
@@ -106,6 +107,10 @@ def test_a_run_leaves_everything_in_its_folder(plain: Path) -> None:
         "final.pt",
         "curve.png",
         "confusion.csv",
+        "events.csv",
+        "influence.csv",
+        "influence.png",
+        "staleness.png",
     }
     told = summary(plain)
     assert told["status"] == "finished"
@@ -236,10 +241,13 @@ def test_a_client_whose_loss_diverges_is_left_out_and_named(tmp_path: Path) -> N
 
 
 def test_the_run_ends_when_every_client_diverges_and_keeps_what_it_had(tmp_path: Path) -> None:
-    with pytest.raises(AllClientsFailedError, match="site-00, site-01, site-02: NonFiniteLossError"):
+    with pytest.raises(
+        DivergedError, match=r"(?s)^label round 1, round 1: .*site-00, site-01, site-02: NonFin"
+    ):
         run(tmp_path, client=Diverging({0, 1, 2}), pictures=True, train__local_epochs=4)
     told = summary(tmp_path)
-    assert told["status"] == "failed"
+    assert told["status"] == "diverged"
+    assert "Lower train.lr" in told["reason"]
     assert "NonFiniteLossError" in told["reason"]
     assert len(pd.read_csv(tmp_path / "queries.csv")) == 3
 
@@ -270,6 +278,103 @@ def test_missing_gammas_of_all_clients_mean_the_local_model(tmp_path: Path) -> N
     asked = queries[queries["label_round"] == 2]
     assert (asked["gamma_mean"] == 1.0).all()
     assert (asked["query_model"] == "local").all()
+
+
+@pytest.mark.parametrize("kind", [records.ESTIMATE, records.SELECT])
+def test_a_client_that_fails_once_in_a_query_is_asked_again(plain: Path, tmp_path: Path, kind: str) -> None:
+    failed = []
+
+    def raises_once(message: Message, reply: Message) -> Message:
+        if failed:
+            return reply
+        failed.append(message)
+        raise OSError("disk busy")
+
+    run(tmp_path, client=Tampering(1, raises_once, kind))
+    told = summary(tmp_path)
+    assert [line.partition(" in label")[0] for line in told["failures"]] == [kind]
+    assert told["participation"] == {"asked": 15, "answered": 15, "left_out": []}
+    assert (tmp_path / "queries.csv").read_bytes() == (plain / "queries.csv").read_bytes()
+    assert all(torch.equal(final(tmp_path)[key], final(plain)[key]) for key in final(plain))
+
+
+def test_a_client_that_goes_on_failing_in_a_query_is_left_out_and_the_run_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = []
+
+    def raises(message: Message, reply: Message) -> Message:
+        if message.content["config"][records.LABEL_ROUND] != 2:
+            return reply
+        times.append(time.monotonic())
+        raise OSError("disk full")
+
+    run(tmp_path, client=Tampering(1, raises, records.SELECT))
+    assert len(times) == 3
+    assert times[1] - times[0] >= 0.5
+    assert times[2] - times[1] >= 1.0
+    told = summary(tmp_path)
+    (left_out,) = told["participation"]["left_out"]
+    assert (left_out["label_round"], left_out["site"], left_out["what"]) == (2, "site-01", records.SELECT)
+    assert "disk full" in left_out["reason"]
+    assert told["participation"]["asked"] - told["participation"]["answered"] == 1
+    assert len(told["failures"]) == 1
+    assert "site-01 is left out of query.select in label round 2" in capsys.readouterr().out
+    queries = pd.read_csv(tmp_path / "queries.csv")
+    assert queries.groupby("label_round")["site"].count().tolist() == [3, 2, 3]
+
+
+def test_a_model_that_predicts_nan_is_not_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overflows(message: Message, reply: Message) -> Message:
+        weight = reply.content["arrays"]["head.weight"].numpy()
+        reply.content["arrays"]["head.weight"] = Array(np.full_like(weight, np.finfo(np.float32).max))
+        return reply
+
+    with pytest.raises(DivergedError, match=r"^label round 1, round 1: the global model predicts NaN"):
+        run(tmp_path, client=Tampering(1, overflows, "train"))
+    told = summary(tmp_path)
+    assert told["status"] == "diverged"
+    assert "updates of site-00, site-01, site-02 are in it" in told["reason"]
+    assert not (tmp_path / "rounds.csv").exists()
+
+
+def test_label_rounds_have_events_and_influence_whatever_trains_them(plain: Path, tmp_path: Path) -> None:
+    run(tmp_path, strategy__name="fedraw", strategy__buffer_size=2, strategy__concurrency=3)
+    for folder, per_round in ((plain, 2), (tmp_path, 3)):
+        events = pd.read_csv(folder / "events.csv")
+        published = events[events["kind"] == "publish"]
+        assert (
+            published.groupby("label_round")["version"].apply(list).tolist()
+            == [list(range(1, per_round + 1))] * 3
+        )
+        influence = pd.read_csv(folder / "influence.csv")
+        assert influence["label_round"].tolist() == [t for t in (1, 2, 3) for _ in range(4)]
+        sites = influence[influence["site"].str.startswith("site-")]
+        np.testing.assert_allclose(sites.groupby("label_round")["share_of_weight"].sum(), 1.0)
+        for row in summary(folder)["label_rounds"]:
+            assert (
+                row["aggregated"] == sites[sites["label_round"] == row["label_round"]]["participations"].sum()
+            )
+
+
+def test_a_client_whose_images_are_all_labelled_counts_in_the_mean_of_gamma(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = server.federate
+
+    def uneven(spec: DataSpec) -> FederatedData:
+        data = real(spec)
+        return replace(data, pools=(data.pools[0][:10], *data.pools[1:]))
+
+    monkeypatch.setattr(server, "federate", uneven)
+    monkeypatch.setattr(client, "federate", uneven)
+    run(tmp_path, query__last_label_ratio=0.2)
+    queries = pd.read_csv(tmp_path / "queries.csv")
+    second = queries[queries["label_round"] == 2]
+    assert second["budget"].tolist() == [0, 19, 19]
+    assert second["gamma"].notna().all()
+    assert second["d"].notna().tolist() == [False, True, True]
+    assert second["gamma"].mean() == pytest.approx(second["gamma_mean"].iloc[0])
 
 
 def test_a_client_with_other_sources_ends_the_run_and_both_paths_are_named(tmp_path: Path) -> None:
