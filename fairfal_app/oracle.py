@@ -1,7 +1,5 @@
 """Who labels the images that a query chose."""
 
-from typing import Protocol
-
 import numpy as np
 
 from federation.errors import RareflError
@@ -9,19 +7,6 @@ from federation.errors import RareflError
 
 class OracleError(RareflError):
     """An oracle was asked for labels that it may not give."""
-
-
-class Oracle(Protocol):
-    """Takes queries and gives labels, at once or in later messages; ids are those of the data set."""
-
-    def ask(self, label_round: int, ids: np.ndarray) -> None:
-        """Hand over the ids that label round ``label_round`` queried; asking again changes nothing."""
-
-    def collect(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return those of ``ids`` that have been answered, in their order, and their labels, both int64.
-
-        Raises OracleError on ids that were never asked for.
-        """
 
 
 class SimulatedOracle:

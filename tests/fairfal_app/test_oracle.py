@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from fairfal_app.oracle import Oracle, OracleError, SimulatedOracle
+from fairfal_app.oracle import OracleError, SimulatedOracle
 
 
 @pytest.fixture
-def oracle() -> Oracle:
+def oracle() -> SimulatedOracle:
     return SimulatedOracle(np.array([3, 1, 4, 1, 5, 9]), client="site-07")
 
 
