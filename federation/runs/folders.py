@@ -1,6 +1,9 @@
 """Where the folder of a run lies, and that one run at a time writes to it."""
 
 import hashlib
+import json
+import os
+import socket
 import tempfile
 from contextlib import suppress
 from datetime import datetime
@@ -9,6 +12,7 @@ from pathlib import Path
 from filelock import BaseFileLock, FileLock, Timeout
 
 from federation.errors import RunFolderError
+from federation.runs.files import replace_file
 
 DEFAULT_PARENT = "~/rarefl/runs"
 """Folder of all runs that are not told where to write."""
@@ -52,13 +56,37 @@ def new_folder(parent: Path, label: str) -> Path:
 
 
 def locked(key: str, path: Path) -> BaseFileLock:
-    """Return the lock of a folder, held by this process; it lies outside, so that the folder stays clean."""
+    """Return the lock of a folder, held by this process; it lies outside, so that the folder stays clean.
+
+    Raises
+    ------
+    RunFolderError
+        Another process holds it; the message tells which.
+    """
     digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
-    lock = FileLock(Path(tempfile.gettempdir()) / f"rarefl-{digest}.lock", timeout=0)
+    file = Path(tempfile.gettempdir()) / f"rarefl-{digest}.lock"
+    holder = file.with_suffix(".json")
+    lock = FileLock(file, timeout=0)
     try:
         lock.acquire()
     except Timeout:
         raise RunFolderError(
-            f"{key}: another run is writing to {path}; wait for its end, or give another folder"
+            f"{key}: another run is writing to {path}{_holder(holder)}; wait for its end, or give another "
+            "folder"
         ) from None
+    told = {"pid": os.getpid(), "host": socket.gethostname(), "since": f"{datetime.now():%Y-%m-%d %H:%M}"}
+    with suppress(OSError):  # without the note the lock holds all the same
+        replace_file(holder, lambda note: note.write_text(json.dumps(told), encoding="utf-8"))
     return lock
+
+
+def _holder(file: Path) -> str:
+    """Return what is known of the process that holds a lock."""
+    try:
+        told = json.loads(file.read_text(encoding="utf-8"))
+        pid, host, since = int(told["pid"]), told["host"], told["since"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    if pid == os.getpid():
+        return f": this very process does, since {since}"
+    return f", held by process {pid} on {host} since {since} (`kill {pid}` ends it)"

@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import secrets
+import threading
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from federation.runs.checkpoints import Checkpoint, Checkpoints, Pace
 from federation.runs.csv_file import CsvTable
 from federation.runs.files import replace_file
 from federation.runs.folders import DEFAULT_PARENT, absolute_path, cannot_write, locked, new_folder
+from federation.runs.orphans import ended_with, starters
 from federation.runs.tracking import Tracking
 
 logger = logging.getLogger("rarefl")
@@ -68,6 +70,7 @@ class RunFolder:
         self._lock = lock
         self._tables = {name: CsvTable(path / name) for name in TABLES}
         self.told: dict[str, Any] = {}
+        self._telling = threading.RLock()
         self._checkpoints = Checkpoints(path / CHECKPOINTS)
         self._pace = Pace()
         self._tracking: Tracking | None = None
@@ -186,13 +189,17 @@ class RunFolder:
 
     @contextmanager
     def told_if_failed(self, summary: Callable[[], Mapping[str, Any]]) -> Iterator[None]:
-        """Let the summary say that the run failed, and why, when an exception ends the block."""
+        """Let the summary say that the run failed or diverged, and why, when an exception ends the block.
+
+        When the SuperLink ends under the block, its process says so in the summary and ends, too.
+        """
         try:
-            yield
+            with ended_with(starters(), self._leave):
+                yield
         except BaseException as error:
             reason = f"{type(error).__name__}: {error}"
+            status: Status = error.status if isinstance(error, DivergedError) else "failed"
             try:
-                status = error.status if isinstance(error, DivergedError) else "failed"
                 self.write_summary(summary() or self.told, status, reason)
             except OSError as full:
                 logger.error("cannot write the summary: %s", full)
@@ -200,6 +207,11 @@ class RunFolder:
             raise
         finally:
             self.release()
+
+    def _leave(self, reason: str) -> None:
+        with self._telling:
+            if not self.finished:
+                self.write_summary(self.told, "failed", reason)
 
     def track(self, config: RunConfig) -> None:
         """Write what the tables hold, and what will come to the folder, as TensorBoard events as well.
@@ -269,9 +281,10 @@ class RunFolder:
         NaN and infinities become null, since JSON has neither.
         """
         head = {"app": self.app, "label": self.label, "status": status, "reason": reason}
-        self.told = _plain(head | dict(summary) | head)
-        text = json.dumps(self.told, indent=2, allow_nan=False)
-        self._replace(SUMMARY, lambda path: path.write_text(text + "\n", encoding="utf-8"))
+        with self._telling:
+            self.told = _plain(head | dict(summary) | head)
+            text = json.dumps(self.told, indent=2, allow_nan=False)
+            self._replace(SUMMARY, lambda path: path.write_text(text + "\n", encoding="utf-8"))
         if self._tracking is not None and status == "finished":
             self._tracking.finish(self.told)
 

@@ -15,7 +15,11 @@ from rarefl.report.results_file import read_results
 from rarefl.report.runs import APPS, Findings, ReportError, Run, one_line
 from rarefl.sweep_results import summary_rows
 
-_REASONS = {"running": "not finished: it is still running, or was killed", "failed": "failed"}
+_REASONS = {
+    "running": "not finished: it is still running, or was killed",
+    "failed": "failed",
+    "diverged": "its model diverged",
+}
 
 
 def read(paths: Sequence[Path]) -> Findings:

@@ -24,6 +24,8 @@ def test_runs_are_found_at_any_depth_and_others_are_named(tmp_path: Path) -> Non
     (label_rounds(tmp_path / "else", "random", 2, [0.5]) / "config.toml").write_text("app = 'other'\n")
     failed = label_rounds(tmp_path / "failed", "random", 3, [0.5]) / "summary.json"
     failed.write_text(json.dumps({"status": "failed", "reason": "NodesMissingError:\n 2 of 5"}))
+    diverged = label_rounds(tmp_path / "diverged", "random", 3, [0.5]) / "summary.json"
+    diverged.write_text(json.dumps({"status": "diverged", "reason": "DivergedError: round 7"}))
     killed = label_rounds(tmp_path / "killed", "random", 4, [0.5]) / "summary.json"
     killed.write_text(json.dumps({"status": "running"}))
     empty = label_rounds(tmp_path / "none", "random", 5, [])
@@ -34,12 +36,13 @@ def test_runs_are_found_at_any_depth_and_others_are_named(tmp_path: Path) -> Non
 
     assert [Path(run.name).name for run in found.runs] == ["run"]
     told = {Path(name).name: reason for name, reason in found.left_out.items()}
-    assert set(told) == {"half", "torn", "bare", "else", "failed", "killed", empty.name}
+    assert set(told) == {"half", "torn", "bare", "else", "failed", "diverged", "killed", empty.name}
     assert told["half"] == "no run: config.toml is missing"
     assert "summary.json cannot be read" in told["torn"]
     assert told["bare"] == "no run: summary.json is missing"
     assert "app = 'other'" in told["else"]
     assert told["failed"] == "failed: NodesMissingError: 2 of 5"
+    assert told["diverged"] == "its model diverged: DivergedError: round 7"
     assert told["killed"] == "not finished: it is still running, or was killed"
     assert "no results" in told["none"]
 

@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from matplotlib.figure import Figure
 
-from federation.errors import RunFolderError
+from federation.errors import DivergedError, RunFolderError
+from federation.runs.checkpoints import Checkpoint
 from federation.runs.run_folder import RunFolder
 
 
@@ -267,3 +268,23 @@ def test_the_curve_is_a_picture(folder: RunFolder) -> None:
 def test_confusion_has_a_row_a_true_label(folder: RunFolder) -> None:
     folder.write_confusion(np.array([[5, 1], [2, 7]]))
     assert (folder.path / "confusion.csv").read_text() == "label,class_0,class_1\n0,5,1\n1,2,7\n"
+
+
+# --- failures
+
+
+def test_a_run_that_diverged_says_so_and_goes_on_from_its_checkpoint(folder: RunFolder) -> None:
+    folder.append_round({"round": 6, "accuracy": 0.5})
+    folder.checkpoint(lambda: Checkpoint({"weight": np.ones(2)}, {"round": 6}), needed=True)
+    folder.append_round({"round": 7, "accuracy": 0.1})
+    with pytest.raises(DivergedError), folder.told_if_failed(lambda: {"seconds": 3.0}):
+        raise DivergedError("round 7", "site-3's model holds NaN")
+    told = summary(folder)
+    assert (told["status"], told["seconds"]) == ("diverged", 3.0)
+    for part in ("DivergedError: round 7: site-3's model holds NaN", "train.lr", "fp32"):
+        assert part in told["reason"]
+    again = RunFolder.reopen(str(folder.path), "fairfal", "digits")
+    checkpoint = again.load_checkpoint()
+    assert checkpoint is not None
+    assert checkpoint.state == {"round": 6}
+    assert (folder.path / "rounds.csv").read_text() == "round,accuracy\n6,0.5\n"
