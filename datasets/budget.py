@@ -3,6 +3,7 @@
 Ratios are taken as the decimal numbers that were written, so that 0.1 + 0.05 is 0.15.
 """
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from datasets.errors import PartitionError
@@ -22,20 +23,18 @@ def budget_per_client(label_ratio: float, pool_total: int, clients: int) -> int:
         If the ratio is outside (0, 1] or so small that the budget is 0.
     """
     ratio = _ratio("label-ratio", label_ratio)
-    if pool_total < _SMALL:
-        return max(1, int(ratio * pool_total / clients))
-    hundreds = round(Fraction(pool_total, 100))
-    budget = int(ratio * hundreds * 100 / clients)
-    if budget == 0:
+    counted = _counted(pool_total)
+    budget = int(ratio * counted / clients)
+    if budget == 0 and pool_total >= _SMALL:
         raise PartitionError(
             f"label-ratio {label_ratio} of {pool_total} images gives less than one label to each of "
-            f"{clients} clients; raise label-ratio to {clients / (hundreds * 100):.2g} or more."
+            f"{clients} clients; raise label-ratio to {clients / counted:.2g} or more."
         )
-    return budget
+    return max(1, budget)
 
 
-def label_rounds(label_ratio: float, last: float) -> int:
-    """Return the number of label rounds t = 1, 2, ... with t * label_ratio <= last.
+def most_label_rounds(label_ratio: float, last: float) -> int:
+    """Return the number of label rounds t = 1, 2, ... with t * label_ratio <= last, whatever the data.
 
     Raises
     ------
@@ -48,6 +47,36 @@ def label_rounds(label_ratio: float, last: float) -> int:
             f"last-label-ratio {last} is below label-ratio {label_ratio}: no label round fits."
         )
     return int(end / ratio)
+
+
+def label_rounds(label_ratio: float, last: float, pool_sizes: Sequence[int]) -> int:
+    """Return the number of label rounds of a run: those of :func:`most_label_rounds` that ``last`` allows.
+
+    After the last of them, at most ``last`` of N images are labelled, with N counted as for the budget. Where
+    the budget is the least one, 1 label a client, that can be fewer rounds; the first one always takes place.
+
+    Parameters
+    ----------
+    pool_sizes
+        Images of each client, (K,); one that has fewer than the rounds ask for is labelled whole.
+
+    Raises
+    ------
+    PartitionError
+        As :func:`budget_per_client` and :func:`most_label_rounds`.
+    """
+    total = sum(pool_sizes)
+    rounds = most_label_rounds(label_ratio, last)
+    budget = budget_per_client(label_ratio, total, len(pool_sizes))
+    allowed = _ratio("last-label-ratio", last) * _counted(total)
+    while rounds > 1 and sum(min(rounds * budget, size) for size in pool_sizes) > allowed:
+        rounds -= 1
+    return rounds
+
+
+def _counted(pool_total: int) -> int:
+    """Return N as the protocol counts it: from 1,000 images on rounded to hundreds, half to even."""
+    return pool_total if pool_total < _SMALL else round(Fraction(pool_total, 100)) * 100
 
 
 def _ratio(key: str, value: float) -> Fraction:

@@ -1,7 +1,11 @@
-"""Errors that a user of the data can cause; every message says what was found and what to do about it."""
+"""Errors that a user can cause; every message says what was found and what to do about it."""
 
 
-class DataError(Exception):
+class RareflError(Exception):
+    """Anything that a user can cause or cure: base of the errors of all packages but the library fedraw."""
+
+
+class DataError(RareflError):
     """Base of the errors of this package."""
 
 

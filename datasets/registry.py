@@ -1,12 +1,12 @@
 """The data sets by name. A new one is a file in ``sources/`` and a line here."""
 
-import difflib
 import importlib
 from collections.abc import Callable
 
 from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetNotFoundError
 from datasets.images.unify import unify
+from datasets.names import unknown
 
 DATASETS = {
     "digits": "digits.load",
@@ -38,9 +38,7 @@ def load_dataset(name: str, options: LoadOptions) -> ImageDataset:
         If its decoded images cannot be kept.
     """
     if name not in DATASETS:
-        near = difflib.get_close_matches(name.lower(), DATASETS, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise DatasetNotFoundError(f"No data set is called {name!r}; there are {', '.join(DATASETS)}.{hint}")
+        raise DatasetNotFoundError(unknown("data set", name, DATASETS))
     return unify(loader(name)(options), options)
 
 

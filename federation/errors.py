@@ -3,9 +3,11 @@
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
+from datasets.errors import RareflError as RareflError  # every error of ours is found here
+from fedraw.errors import StrategyError
 
-class RareflError(Exception):
-    """Anything that a user of rarefl can cause or cure."""
+USER_ERRORS = (RareflError, StrategyError)
+"""What a user can cause or cure: command lines show these in one line, without a traceback."""
 
 
 class ConfigError(RareflError):

@@ -1,12 +1,18 @@
 """Errors of the learning package."""
 
+from datasets.errors import RareflError
 
-class LearningError(Exception):
+
+class LearningError(RareflError):
     """Base of the errors that a model, its weights or its training can cause."""
 
 
 class UnknownModelError(LearningError):
     """The name stands for no model in the table."""
+
+
+class ModelLayerError(LearningError):
+    """A layer's values cannot come from the run's seed alone, or would not travel with the model's state."""
 
 
 class NonFiniteLossError(LearningError):

@@ -1,20 +1,27 @@
 """Image classifiers. Their initial weights are a function of an explicit generator alone."""
 
-import math
-from collections.abc import Callable
+import copy
+from functools import lru_cache
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_weights
 
+from datasets.names import unknown
 from learning.errors import UnknownModelError
 from learning.first_block import conv_norm_pool_relu
+from learning.initial_values import initialise, require_stated
 
 
 class ImageClassifier(nn.Module):
-    """A network whose last layer is linear: ``forward(x) == head(embed(x))``."""
+    """A network whose last layer is linear: ``forward(x) == head(embed(x))``.
 
+    The first line of a model's docstring says what it is, and ``paper`` where it was published.
+    """
+
+    paper: ClassVar[str]
     head: nn.Linear
 
     @property
@@ -97,11 +104,13 @@ class FirstBlock(Block):
 
 
 class Cnn4(ImageClassifier):
-    """The network of FairFAL's experiments (arXiv 2603.10341): four blocks of 64 channels and a linear layer.
+    """Four blocks of 3 x 3 convolution with 64 channels and a linear layer, as in FairFAL's experiments.
 
     Maps of 28 pixels shrink to 14, 7, 3 and 1, so that D is 64; of 32 pixels to 16, 8, 4 and 2, D 256. A map
     of one pixel is not pooled, so that images may be of any size.
     """
+
+    paper = "arXiv 2603.10341"
 
     def __init__(self, in_channels: int, image_size: int, num_classes: int, width: int = 64) -> None:
         super().__init__()
@@ -119,7 +128,8 @@ class Cnn4(ImageClassifier):
         return maps.flatten(1)
 
 
-MODELS: dict[str, Callable[[int, int, int], ImageClassifier]] = {"cnn4": Cnn4}
+MODELS: dict[str, type[ImageClassifier]] = {"cnn4": Cnn4}
+"""Each model by the name that the run config uses; a class takes (in_channels, image_size, num_classes)."""
 
 
 def build_model(
@@ -131,25 +141,36 @@ def build_model(
     ------
     UnknownModelError
         If no model has that name.
+    ModelLayerError
+        If a layer of the model cannot get its initial values from the generator alone.
     """
-    if name not in MODELS:
-        raise UnknownModelError(f"unknown model {name!r}; the models are {', '.join(sorted(MODELS))}")
-    # On the meta device a constructor draws nothing, so the global generator stays as it is.
-    with torch.device("meta"):
-        model = MODELS[name](in_channels, image_size, num_classes)
-    model.to_empty(device="cpu")
-    for module in model.modules():
-        _initialise(module, generator)
+    model = _allocate(name, in_channels, image_size, num_classes)
+    initialise(model, generator)
     nn.init.zeros_(model.head.bias)
     return model.to(memory_format=torch.channels_last)
 
 
-def _initialise(module: nn.Module, generator: torch.Generator) -> None:
-    """Fill the module's own tensors by PyTorch's default formulas, with draws from ``generator``."""
-    if isinstance(module, nn.Conv2d | nn.Linear):
-        nn.init.kaiming_uniform_(module.weight, a=math.sqrt(5), generator=generator)
-        if module.bias is not None:
-            bound = 1 / math.sqrt(module.weight[0].numel())
-            nn.init.uniform_(module.bias, -bound, bound, generator=generator)
-    elif isinstance(module, nn.BatchNorm2d):
-        module.reset_parameters()
+def empty_model(name: str, in_channels: int, image_size: int, num_classes: int) -> ImageClassifier:
+    """Return the model of :func:`build_model` without values, for ``load_arrays``, which sets all of them.
+
+    Until then its parameters and buffers hold whatever lay in the memory. Errors as of ``build_model``.
+    """
+    return _allocate(name, in_channels, image_size, num_classes).to(memory_format=torch.channels_last)
+
+
+def _allocate(name: str, in_channels: int, image_size: int, num_classes: int) -> ImageClassifier:
+    if name not in MODELS:
+        raise UnknownModelError(unknown("model", name, MODELS))
+    return copy.deepcopy(_template(MODELS[name], in_channels, image_size, num_classes))
+
+
+@lru_cache(maxsize=4)
+def _template(
+    model: type[ImageClassifier], in_channels: int, image_size: int, num_classes: int
+) -> ImageClassifier:
+    """Return a model without values, of which only copies are handed out: a copy takes half as long."""
+    # On the meta device a constructor draws nothing, so the global generator stays as it is.
+    with torch.device("meta"):
+        template = model(in_channels, image_size, num_classes)
+    require_stated(template)
+    return template.to_empty(device="cpu")

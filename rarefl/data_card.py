@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from datasets.base import ImageDataset
-from datasets.budget import budget_per_client
+from datasets.budget import budget_per_client, label_rounds, most_label_rounds
 from datasets.federated import FederatedData, deal, read_dataset
 from federation.client import data_spec
 from federation.config.run_config import RunConfig, default_run_config, parse_run_config
@@ -141,12 +141,18 @@ def run_table(config: RunConfig, data: FederatedData, settings: str) -> Table:
     if config.app == "fairfal":
         query = config.query
         budget = budget_per_client(query.label_ratio, len(data.train_ids), clients)
-        wanted = budget * query.label_rounds
+        most = most_label_rounds(query.label_ratio, query.last_label_ratio)
+        rounds = label_rounds(query.label_ratio, query.last_label_ratio, [len(pool) for pool in data.pools])
+        wanted = budget * rounds
         short = sum(len(pool) < wanted for pool in data.pools)
         labels = "label" if budget == 1 else "labels"
-        table.add_row(
-            "budget", f"{budget:,} {labels} per client in each of {query.label_rounds} label rounds"
-        )
+        table.add_row("budget", f"{budget:,} {labels} per client in each of {rounds} label rounds")
+        if rounds < most:
+            table.add_row(
+                "",
+                f"not {most} label rounds: with 1 label per client and round, the least there is, more would "
+                f"pass query.last-label-ratio = {query.last_label_ratio:g}",
+            )
         if short:
             table.add_row("", f"clients with fewer than {wanted:,} images, which are labelled whole: {short}")
     return table

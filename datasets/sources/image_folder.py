@@ -1,6 +1,5 @@
 """Image files in a folder for each class, of one site or of several."""
 
-import difflib
 import logging
 import os
 import unicodedata
@@ -13,6 +12,7 @@ from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetFormatError, DatasetNotFoundError
 from datasets.images.decoding import SUFFIXES
 from datasets.images.image_files import Description, LabelledFiles, hidden, read_image_files
+from datasets.names import did_you_mean
 
 logger = logging.getLogger("rarefl")
 
@@ -234,11 +234,9 @@ def _class_names(
                 f"of the class. Fill it or remove it, or name all classes in {root / CLASSES}."
             )
     for name in _unlisted(names, [*images, *(_plain(path[-1]) for path in empty)]):
-        near = difflib.get_close_matches(name, names, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise DatasetFormatError(
             f"{root / CLASSES}: it does not name the class of the folder {name!r}; it names "
-            f"{', '.join(names) or 'nothing'}.{hint} Add a line or rename the folder."
+            f"{', '.join(names) or 'nothing'}{did_you_mean(name, names)}. Add a line or rename the folder."
         )
     if len(names) < 2:
         raise DatasetFormatError(

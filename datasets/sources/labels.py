@@ -1,6 +1,5 @@
 """Labels as data sets bring them, and as they leave every loader: int64 in 0..C-1, with class names."""
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from datasets.errors import DatasetFormatError
+from datasets.names import did_you_mean
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,10 +174,9 @@ def _from_names(array: npt.NDArray[np.str_], class_names: Sequence[str] | None, 
     index = {name: label for label, name in enumerate(class_names)}
     for position, name in enumerate(array.tolist()):
         if name not in index:
-            near = difflib.get_close_matches(name, class_names, n=1)
-            hint = f" (did you mean {near[0]!r}?)" if near else ""
             raise fault.error(
-                f"label {name!r} {fault.place(position)}", f"one of {', '.join(class_names)}{hint}"
+                f"label {name!r} {fault.place(position)}",
+                f"one of {', '.join(class_names)}{did_you_mean(name, class_names)}",
             )
     return Labels(np.array([index[name] for name in array.tolist()], dtype=np.int64), tuple(class_names))
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from datasets.budget import label_rounds
+from datasets.budget import most_label_rounds
 
 DatasetName = Literal[
     "digits",
@@ -224,7 +224,7 @@ class QueryConfig(Table):
     @property
     def label_rounds(self) -> int:
         """Number of label rounds."""
-        return label_rounds(self.label_ratio, self.last_label_ratio)
+        return most_label_rounds(self.label_ratio, self.last_label_ratio)
 
 
 class OracleConfig(Table):

@@ -46,13 +46,15 @@ def test_load_by_name() -> None:
 )
 def test_unknown_name_hints_at_the_nearest(name: str, near: str) -> None:
     with pytest.raises(
-        DataError, match=f"{name!r}; there are digits, fashion-mnist, .*. Did you mean '{near}'"
+        DataError, match=f"no data set {name!r}; did you mean '{near}'.*there are digits, fashion-mnist, "
     ):
         load_dataset(name, LoadOptions())
 
 
 def test_unlike_name_gets_no_hint() -> None:
-    with pytest.raises(DataError, match=r"'xyz'; there are digits, fashion-mnist, .*image-folder\.$"):
+    with pytest.raises(
+        DataError, match=r"no data set 'xyz' \(there are digits, fashion-mnist, .*image-folder\)$"
+    ):
         load_dataset("xyz", LoadOptions())
 
 

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from datasets.randomness import torch_generator
-from learning.errors import UnknownModelError
-from learning.models import BatchNorm2d, Block, build_model
+from learning.arrays import load_arrays, to_arrays
+from learning.errors import ModelLayerError, UnknownModelError
+from learning.models import MODELS, BatchNorm2d, Block, ImageClassifier, build_model, empty_model
 
 
 def generator(seed=0):
@@ -138,3 +139,135 @@ def test_prediction_with_fused_normalisation_equals_the_separate_layers() -> Non
     with torch.inference_mode():
         fused = model(images)
     torch.testing.assert_close(fused, separate, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_model_says_what_it_is_and_where_it_was_published(name: str) -> None:
+    model = MODELS[name]
+    assert (model.__doc__ or "").splitlines()[0].endswith(".")
+    assert model.paper
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_loaded_empty_model_is_the_built_one(name: str) -> None:
+    built = build_model(name, 3, 16, 5, generator(3))
+    loaded = empty_model(name, 3, 16, 5)
+    load_arrays(loaded, to_arrays(built))
+    images = torch.rand(4, 3, 16, 16)
+    assert torch.equal(built(images), loaded(images))
+    for ours, theirs in zip(loaded.state_dict().values(), built.state_dict().values(), strict=True):
+        assert torch.equal(ours, theirs)
+        assert ours.stride() == theirs.stride()
+
+
+def test_an_empty_model_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    state = torch.get_rng_state()
+    monkeypatch.setattr("learning.models.initialise", lambda *_: pytest.fail("values were drawn"))
+    empty_model("cnn4", 1, 28, 10)
+    assert torch.equal(torch.get_rng_state(), state)
+    with pytest.raises(UnknownModelError, match="'cnn5'; did you mean 'cnn4'"):
+        empty_model("cnn5", 1, 28, 10)
+
+
+class Constant(nn.Module):
+    """A layer whose only value is set by its constructor."""
+
+    def __init__(self, persistent: bool = True) -> None:
+        super().__init__()
+        self.register_buffer("scale", torch.full((2,), 3.0), persistent=persistent)
+
+
+class HalfReset(Constant):
+    """A layer that fills nothing when it is asked to."""
+
+    def reset_parameters(self) -> None:
+        pass
+
+
+def test_two_models_share_no_memory() -> None:
+    first, second = (empty_model("cnn4", 1, 8, 3).state_dict() for _ in range(2))
+    for name, tensor in first.items():
+        assert tensor.data_ptr() != second[name].data_ptr()
+
+
+def model_with(monkeypatch: pytest.MonkeyPatch, layer: type[nn.Module], *arguments: object) -> None:
+    """Register a model "other" with this layer before its head."""
+
+    class Other(ImageClassifier):
+        def __init__(self, in_channels: int, image_size: int, num_classes: int) -> None:
+            super().__init__()
+            self.layer = layer(*arguments)
+            self.head = nn.Linear(4, num_classes)
+
+    monkeypatch.setitem(MODELS, "other", Other)
+
+
+@pytest.mark.parametrize(
+    ("layer", "arguments"),
+    [
+        (nn.GroupNorm, (2, 4)),
+        (nn.LayerNorm, (4,)),
+        (nn.BatchNorm1d, (4,)),
+        (nn.BatchNorm3d, (4,)),
+        (nn.PReLU, (3,)),
+    ],
+)
+def test_layers_without_draws_have_the_values_of_their_constructor(
+    monkeypatch: pytest.MonkeyPatch, layer: type[nn.Module], arguments: tuple[object, ...]
+) -> None:
+    model_with(monkeypatch, layer, *arguments)
+    built, reference = build_model("other", 1, 8, 3, generator()).layer, layer(*arguments)
+    assert len(reference.state_dict()) > 0
+    for own, theirs in zip(built.state_dict().values(), reference.state_dict().values(), strict=True):
+        assert own.dtype == theirs.dtype
+        assert torch.equal(own, theirs)
+
+
+@pytest.mark.parametrize(
+    ("layer", "arguments"),
+    [
+        (nn.Conv1d, (4, 6, 3)),
+        (nn.Conv2d, (4, 6, 3, 1, 0, 1, 2)),
+        (nn.ConvTranspose2d, (4, 6, 3)),
+        (nn.ConvTranspose2d, (4, 6, 3, 1, 0, 0, 2)),
+        (nn.Linear, (4, 5)),
+        (nn.Linear, (4, 5, False)),
+    ],
+)
+def test_drawn_layers_have_the_draws_of_pytorch(
+    monkeypatch: pytest.MonkeyPatch, layer: type[nn.Module], arguments: tuple[object, ...]
+) -> None:
+    model_with(monkeypatch, layer, *arguments)
+    torch.manual_seed(11)
+    reference = layer(*arguments)
+    built = build_model("other", 1, 8, 3, generator(11)).layer
+    for own, theirs in zip(built.state_dict().values(), reference.state_dict().values(), strict=True):
+        assert torch.equal(own, theirs)
+
+
+@pytest.mark.parametrize(
+    ("layer", "arguments", "parts"),
+    [
+        (nn.Embedding, (5, 4), ["layer (Embedding) draws", "global generator"]),
+        (nn.LSTM, (4, 4), ["layer (LSTM) draws"]),
+        (nn.MultiheadAttention, (4, 2), ["layer (MultiheadAttention) has no reset_parameters", "in_proj"]),
+        (Constant, (), ["layer (Constant) has no reset_parameters that would fill scale"]),
+        (HalfReset, (), ["layer (HalfReset) leaves scale without initial values"]),
+        (Constant, (False,), ["layer.scale is not part of the model's state"]),
+        (
+            lambda: nn.utils.parametrizations.weight_norm(nn.Linear(4, 4)),
+            (),
+            ["layer (ParametrizedLinear) draws"],
+        ),
+    ],
+)
+def test_layers_that_cannot_follow_the_seed_are_refused(
+    monkeypatch: pytest.MonkeyPatch, layer: type[nn.Module], arguments: tuple[object, ...], parts: list[str]
+) -> None:
+    model_with(monkeypatch, layer, *arguments)
+    before = torch.get_rng_state()
+    with pytest.raises(ModelLayerError) as failure:
+        build_model("other", 1, 8, 3, generator())
+    for part in parts:
+        assert part in str(failure.value)
+    assert torch.equal(torch.get_rng_state(), before)

@@ -88,6 +88,16 @@ def test_sites_groups_and_damaged_images_are_told(
     assert "clients with fewer than 90 images, which are labelled whole: 1" in result.output
 
 
+def test_label_rounds_that_the_last_ratio_forbids_are_told(look: Callable[..., object]) -> None:
+    Path("tiny.toml").write_text(
+        "[data]\nclients = 50\n[query]\nlabel-ratio = 0.05\nlast-label-ratio = 0.45\n"
+    )
+    result = look("digits", "--run-config", "tiny.toml")
+    assert result.exit_code == 0, result.output
+    assert "1 label per client in each of 5 label rounds" in result.output
+    assert "not 9 label rounds" in result.output
+
+
 def test_what_cannot_be_dealt_comes_after_the_card_in_one_line(look: Callable[..., object]) -> None:
     Path("many.toml").write_text("data.clients = 5000")
     result = look("digits", "--run-config", "many.toml")

@@ -201,7 +201,7 @@ Layout = Callable[[Path], object]
         ),
         (
             lambda root: (fill(root / "Mel", 2), (root / "classes.txt").write_text("mel\nnv\n")),
-            ["classes.txt: it does not name the class of the folder 'Mel'; it names mel, nv.", "mean 'mel'"],
+            ["the class of the folder 'Mel'; it names mel, nv (did you mean 'mel'?)."],
         ),
         (
             lambda root: (
