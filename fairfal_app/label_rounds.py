@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from flwr.app import ArrayRecord, MetricRecord
 
+from datasets.budget import label_rounds as count_label_rounds
 from datasets.federated import FederatedData
 from datasets.randomness import draw_seed
 from fairfal_app.labels_held import labels_lost
@@ -78,7 +79,15 @@ class LabelRounds:
 
         With a checkpoint, go on in the label round that it was made in, whose query is done.
         """
-        label_rounds = self.config.query.label_rounds
+        query, pool_sizes = self.config.query, [len(pool) for pool in self.data.pools]
+        label_rounds = count_label_rounds(query.label_ratio, query.last_label_ratio, pool_sizes)
+        if label_rounds < query.label_rounds:
+            logger.log(
+                NOTICE,
+                "%d label rounds in place of %d: at the least budget, 1 label a client, more would pass "
+                "query.last-label-ratio = %g",
+                *(label_rounds, query.label_rounds, query.last_label_ratio),
+            )
         arrays: ArrayRecord | None = None
         first, done = (1, 0) if checkpoint is None else self._restore(checkpoint.state)
         name = "version" if self.config.strategy.asynchronous else "round"

@@ -17,7 +17,7 @@ from fedraw.arrays import read_array
 from learning.arrays import load_arrays, to_arrays
 from learning.device import device_name, pick_device
 from learning.measure import measure
-from learning.models import ImageClassifier, build_model
+from learning.models import ImageClassifier, build_model, empty_model
 from learning.predict import Predictions, predict
 from learning.train import TrainSettings, round_lr, train_local
 from learning.views import Normalisation
@@ -49,6 +49,14 @@ def initial_model(config: RunConfig, data: FederatedData, label_round: int) -> I
     _, channels, height, _ = data.train.images.shape
     weights = torch_generator(config.seed, "initial weights", label_round)
     return build_model(config.model.name, channels, height, data.num_classes, weights)
+
+
+def model_of(config: RunConfig, data: FederatedData, arrays: ArrayRecord) -> ImageClassifier:
+    """Return the model that holds arrays which travelled; raises ArrayMismatchError."""
+    _, channels, height, _ = data.train.images.shape
+    model = empty_model(config.model.name, channels, height, data.num_classes)
+    load_record(model, arrays)
+    return model
 
 
 def train_settings(config: RunConfig, lr: float, epochs: int, proximal_mu: float = 0.0) -> TrainSettings:
@@ -109,9 +117,7 @@ class Client:
 
     def model(self, arrays: ArrayRecord) -> ImageClassifier:
         """Return a model that holds the arrays that the server sent."""
-        model = initial_model(self.config, self.data, label_round=0)
-        load_record(model, arrays)
-        return model
+        return model_of(self.config, self.data, arrays)
 
     def predict(self, model: ImageClassifier, images: torch.Tensor) -> Predictions:
         """Return probabilities and features of images, without augmentation."""

@@ -8,7 +8,7 @@ from sklearn.metrics import confusion_matrix
 
 from datasets.federated import FederatedData
 from federation import records
-from federation.client import initial_model, load_record
+from federation.client import model_of
 from federation.config.run_config import RunConfig
 from federation.measures import measure_row
 from federation.messages.asking import ask
@@ -36,7 +36,6 @@ class ServerEvaluation:
         self.config = config
         self.data = data
         self.device = pick_device()
-        self.model = initial_model(config, data, label_round=0)
         self.normalisation = Normalisation(data.card.mean, data.card.std)
         self.confusion = np.zeros((data.num_classes, data.num_classes), dtype=np.int64)
 
@@ -48,9 +47,9 @@ class ServerEvaluation:
         NonFinitePredictionsError
             A probability is not finite.
         """
-        load_record(self.model, arrays)
+        model = model_of(self.config, self.data, arrays)
         test, precision = self.data.test, self.config.train.precision
-        predictions = predict(self.model, test.images, self.normalisation, self.device, precision)
+        predictions = predict(model, test.images, self.normalisation, self.device, precision)
         probabilities = predictions.probabilities
         if wrong := int((~np.isfinite(probabilities)).any(axis=1).sum()):
             raise NonFinitePredictionsError(
