@@ -27,10 +27,10 @@ class DataSpec:
     clients: int
     partition: str
     alpha: float
-    """Concentration of the Dirichlet partition; above 0."""
+    """Concentration of the Dirichlet partition; 0.01 to 1e6."""
     long_tail: str
     imbalance: float
-    """Images of the most frequent label over images of the rarest; at least 1."""
+    """Images of the most frequent label over images of the rarest; at least 1, below the mean class size."""
     seed: int
     rare_labels: tuple[int, ...] = ()
     """Partition "rare-holders": the labels that few clients hold."""

@@ -2,27 +2,43 @@
 
 import importlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from datasets.base import ImageDataset, LoadOptions
 from datasets.errors import DatasetNotFoundError
 from datasets.images.unify import unify
 from datasets.names import unknown
 
+
+@dataclass(frozen=True)
+class Source:
+    """One data set: its module and function in ``sources/``, imported when asked for, and what it is."""
+
+    load: str
+    help: str
+
+
 DATASETS = {
-    "digits": "digits.load",
-    "fashion-mnist": "fashion_mnist.load",
-    "cifar10": "cifar.load_cifar10",
-    "cifar100": "cifar.load_cifar100",
-    "emnist-balanced": "emnist.load_balanced",
-    "emnist-letters": "emnist.load_letters",
-    "octmnist": "med_mnist.load_octmnist",
-    "dermamnist": "med_mnist.load_dermamnist",
-    "elpv": "elpv.load",
-    "ham10000": "ham10000.load",
-    "isic2019": "isic2019.load",
-    "image-folder": "image_folder.load",
+    "digits": Source("digits.load", "1,797 handwritten digits of 16x16 pixels, which need no download"),
+    "fashion-mnist": Source("fashion_mnist.load", "70,000 gray pictures of 10 kinds of clothes, 28x28"),
+    "cifar10": Source("cifar.load_cifar10", "60,000 colour pictures of 10 animals and vehicles, 32x32"),
+    "cifar100": Source("cifar.load_cifar100", "60,000 colour pictures of 100 kinds of things, 32x32"),
+    "emnist-balanced": Source("emnist.load_balanced", "131,600 handwritten letters and digits, 47 classes"),
+    "emnist-letters": Source("emnist.load_letters", "145,600 handwritten letters, 26 classes, 28x28"),
+    "octmnist": Source(
+        "med_mnist.load_octmnist", "retinal scans, 97,477 to train on, 4 classes, 28x28 to 224"
+    ),
+    "dermamnist": Source(
+        "med_mnist.load_dermamnist", "skin lesions, 7,007 to train on, 7 classes, 28 to 224"
+    ),
+    "elpv": Source("elpv.load", "2,624 pictures of solar cells in 4 grades, functional to defective"),
+    "ham10000": Source("ham10000.load", "10,015 skin lesion images of 4 sites, 7 classes"),
+    "isic2019": Source("isic2019.load", "25,331 skin lesion images of 6 centres, 8 classes"),
+    "image-folder": Source(
+        "image_folder.load", "your own images: a folder for each class, or site and class"
+    ),
 }
-"""For each name the module in ``sources/``, which is imported when it is asked for, and its function."""
+"""Every data set by the name that the run config uses."""
 
 
 def load_dataset(name: str, options: LoadOptions) -> ImageDataset:
@@ -44,7 +60,7 @@ def load_dataset(name: str, options: LoadOptions) -> ImageDataset:
 
 def loader(name: str) -> Callable[[LoadOptions], ImageDataset]:
     """Return the function that reads a data set of :data:`DATASETS`."""
-    module, function = DATASETS[name].split(".")
+    module, function = DATASETS[name].load.split(".")
     load: Callable[[LoadOptions], ImageDataset] = getattr(
         importlib.import_module(f"datasets.sources.{module}"), function
     )

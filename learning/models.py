@@ -161,7 +161,10 @@ def empty_model(name: str, in_channels: int, image_size: int, num_classes: int) 
 def _allocate(name: str, in_channels: int, image_size: int, num_classes: int) -> ImageClassifier:
     if name not in MODELS:
         raise UnknownModelError(unknown("model", name, MODELS))
-    return copy.deepcopy(_template(MODELS[name], in_channels, image_size, num_classes))
+    model = MODELS[name]
+    return copy.deepcopy(
+        _template(model, in_channels, image_size, num_classes)  # type: ignore[arg-type]  # it is hashable
+    )
 
 
 @lru_cache(maxsize=4)

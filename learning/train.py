@@ -1,7 +1,10 @@
 """Local training on the labelled images of one client."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,6 +18,9 @@ from learning.views import Normalisation, flip, normalise
 
 # A local-only model is done when it fits its images this well (FairFAL, arXiv 2603.10341).
 _FITTED = 0.99
+
+LocalOnlySchedule = Literal["epochs", "steps"]
+"""What the local-only model's decay counts: epochs, or mini-batches as FairFAL's published code does."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ def train_local(
     training = _Training(model, images, labels, settings, normalisation, generator, device)
     loss = math.nan
     for _ in range(settings.epochs):
-        loss = training.epoch(settings.lr)
+        loss = training.epoch(lambda _: settings.lr)
     return TrainReport(loss, training.steps)
 
 
@@ -107,18 +113,34 @@ def train_local_only(
     normalisation: Normalisation,
     generator: torch.Generator,
     device: torch.device,
+    *,
+    decay: float = 0.1,
+    decay_at: float = 0.75,
+    schedule: LocalOnlySchedule = "epochs",
 ) -> LocalOnlyReport:
     """Train the model in place until it fits the images: the local-only model of FairFAL (arXiv 2603.10341).
 
-    At most ``settings.epochs`` epochs, the last quarter of them at a tenth of the learning rate. After each
-    one the accuracy is measured in evaluation mode on the images as they are; 0.99 ends the training. There
-    is no proximal term. Parameters and errors are those of ``train_local``.
+    At most ``settings.epochs`` epochs E. After each one the accuracy is measured in evaluation mode on the
+    images as they are; 0.99 ends the training. There is no proximal term. Other parameters and errors are
+    those of ``train_local``.
+
+    Parameters
+    ----------
+    decay, decay_at
+        The learning rate is ``decay`` times the base rate from epoch floor(decay_at * E) on, counted from 0.
+    schedule
+        "steps": from mini-batch floor(decay_at * E) of the whole training on, instead of that epoch.
     """
     plain = replace(settings, proximal_mu=0.0)
     training = _Training(model, images, labels, plain, normalisation, generator, device)
     report = LocalOnlyReport(0, math.nan)
+
+    def lr_at(epoch: int, step: int) -> float:
+        counted = epoch if schedule == "epochs" else step
+        return round_lr(settings.lr, counted, settings.epochs, decay, decay_at)
+
     for epoch in range(settings.epochs):
-        training.epoch(round_lr(settings.lr, epoch, settings.epochs))
+        training.epoch(partial(lr_at, epoch))
         predictions = predict(model, training.images, normalisation, device, settings.precision)
         correct = predictions.probabilities.argmax(axis=1) == training.labels.cpu().numpy()
         report = LocalOnlyReport(epoch + 1, float(correct.mean()))
@@ -163,10 +185,11 @@ class _Training:
             fused=True,
         )
 
-    def epoch(self, lr: float) -> float:
-        """Visit every image once in a new order; return the mean cross-entropy over the images."""
-        for group in self.optimiser.param_groups:
-            group["lr"] = lr
+    def epoch(self, lr: Callable[[int], float]) -> float:
+        """Visit every image once in a new order; return the mean cross-entropy over the images.
+
+        ``lr`` gives the learning rate of a step, counted from 0 over all epochs.
+        """
         self.model.train()
         count = len(self.images)
         order = torch.randperm(count, generator=self.generator).to(self.device)
@@ -175,16 +198,18 @@ class _Training:
             flipped = (torch.rand(count, generator=self.generator) < 0.5).to(self.device)
         batches = order.split(self.settings.batch_size)
         # A loss stays on the device until the epoch is over: to read it would mean to wait for it.
-        losses = torch.stack([self._step(ids, flipped) for ids in batches]).double().cpu()
+        steps = [self._step(ids, flipped, lr(self.steps + place)) for place, ids in enumerate(batches)]
+        losses = torch.stack(steps).double().cpu()
         finite = torch.isfinite(losses)
         if not finite.all():
-            raise NonFiniteLossError(lr, self.epochs, int(torch.nonzero(~finite)[0]))
+            batch = int(torch.nonzero(~finite)[0])
+            raise NonFiniteLossError(lr(self.steps + batch), self.epochs, batch)
         self.epochs += 1
         self.steps += len(batches)
         sizes = torch.tensor([len(ids) for ids in batches])
         return float((losses * sizes).sum() / count)
 
-    def _step(self, ids: Tensor, flipped: Tensor | None) -> Tensor:
+    def _step(self, ids: Tensor, flipped: Tensor | None, lr: float) -> Tensor:
         """Take one step on the images of these ids; return their mean cross-entropy before it."""
         batch = self.images[ids]
         if flipped is not None:
@@ -196,6 +221,8 @@ class _Training:
         self.optimiser.zero_grad()
         loss.backward()
         self._pull_back()
+        for group in self.optimiser.param_groups:
+            group["lr"] = lr
         self.optimiser.step()
         return loss.detach()
 

@@ -30,7 +30,7 @@ def long_tail_counts(
     Raises
     ------
     PartitionError
-        If the profile is unknown or the imbalance below 1 or not finite.
+        If the profile is unknown, the imbalance below 1 or not finite, or a class would lose all its images.
     """
     if profile not in PROFILES:
         raise PartitionError(f"long-tail is {profile!r}; choose one of {', '.join(PROFILES)}.")
@@ -47,7 +47,14 @@ def long_tail_counts(
         wanted = [int(largest * share ** (c / max(classes - 1, 1))) for c in range(classes)]
     else:
         wanted = [int(largest if c < (classes + 1) // 2 else largest * share) for c in range(classes)]
-    return np.minimum(np.array(wanted, dtype=np.int64), class_sizes)
+    counts = np.minimum(np.array(wanted, dtype=np.int64), class_sizes)
+    if emptied := int(((counts == 0) & (class_sizes > 0)).sum()):
+        raise PartitionError(
+            f"imbalance is {imbalance:g}: no image would be left of {emptied} of the {classes} classes, "
+            f"which have {largest:g} images each on average. It must be below {largest:g}; lower "
+            "data.imbalance, or keep all images (data.long-tail = 'none')."
+        )
+    return counts
 
 
 def long_tail_ids(

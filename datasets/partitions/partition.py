@@ -5,7 +5,6 @@ holders are FedRAW's scenario (arXiv 2609.07192): some labels lie at few clients
 (arXiv 1602.05629).
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,6 +19,10 @@ from datasets.randomness import generator
 
 DEALT = ("dirichlet", "iid", "rare-holders", "shards")
 PARTITIONS = (*DEALT, "natural")
+
+LEAST_ALPHA, MOST_ALPHA = 0.01, 1e6
+"""Below, a client's draw is one label alone, and labels that no client drew would be dealt evenly; above, all
+clients are alike."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,8 +83,8 @@ def partition(
     Raises
     ------
     PartitionError
-        If the name is unknown, alpha is not positive and finite, there are more clients or shards than images
-        or groups, or rare labels or their holders are not among those there are.
+        If the name is unknown, alpha is out of range, there are more clients or shards than images or
+        groups, or rare labels or their holders are not among those there are.
     """
     if name not in DEALT:
         raise PartitionError(f"partition is {name!r}; choose one of {', '.join(PARTITIONS)}.")
@@ -133,10 +136,11 @@ def _wanted_shares(
     rare_labels: Sequence[int],
     rare_holders: int,
 ) -> npt.NDArray[np.float64]:
-    if not 0 < alpha < math.inf:
+    if not LEAST_ALPHA <= alpha <= MOST_ALPHA:
         raise PartitionError(
-            f"alpha is {alpha}; it must be a finite number above 0 "
-            "(small: few labels per client, large: nearly iid)."
+            f"data.alpha is {alpha:g}; it must be {LEAST_ALPHA:g} (few labels per client) to {MOST_ALPHA:g} "
+            "(all clients alike). For clients of one label take data.partition = 'shards' with "
+            "data.shards-per-client = 1, for equal ones 'iid'."
         )
     rng = generator(seed, "partition shares")
     if not rare_labels:

@@ -131,7 +131,7 @@ def test_home_is_expanded_and_a_relative_root_is_refused(
     [
         ({"clients": 5000}, "580 training images cannot be dealt to 5000 clients"),
         ({"clients": 0}, "clients is 0"),
-        ({"alpha": 0.0}, r"alpha is 0\.0"),
+        ({"alpha": 0.0}, r"data\.alpha is 0;"),
         ({"imbalance": 0.5}, r"imbalance is 0\.5"),
         ({"partition": "piles"}, "partition is 'piles'"),
         ({"long_tail": "linear"}, "long-tail is 'linear'"),

@@ -59,6 +59,11 @@ def test_unlike_name_gets_no_hint() -> None:
 
 
 @pytest.mark.parametrize("name", DATASETS)
+def test_every_name_says_in_one_line_what_it_is(name: str) -> None:
+    assert 20 < len(DATASETS[name].help) <= 70
+
+
+@pytest.mark.parametrize("name", DATASETS)
 def test_every_name_has_a_function(name: str) -> None:
     load = loader(name)
     assert load.__module__.startswith("datasets.sources.")

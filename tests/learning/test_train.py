@@ -223,6 +223,63 @@ def test_local_only_decays_in_the_last_quarter_of_the_epochs(pixel_classifier, m
     assert (report.epochs, report.accuracy) == (6, 0.5)
 
 
+def rates_of_steps(monkeypatch, train):
+    """Return the learning rate of each step of a training, as it stands in the optimiser."""
+    rates = []
+    step = torch.optim.SGD.step
+
+    def record(self, *arguments):
+        rates.append(self.param_groups[0]["lr"])
+        return step(self, *arguments)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", record)
+    train()
+    return rates
+
+
+@pytest.mark.parametrize(
+    ("changes", "rates"),
+    [
+        # 7 images in batches of 3 are 3 steps an epoch; of 4 epochs the last one is low: 9 + 3 steps.
+        ({}, [1.0] * 9 + [0.1] * 3),
+        ({"schedule": "epochs"}, [1.0] * 9 + [0.1] * 3),
+        # floor(0.75 * 4) = 3 mini-batches at the base rate.
+        ({"schedule": "steps"}, [1.0] * 3 + [0.1] * 9),
+        # floor(0.5 * 4) = 2 epochs or mini-batches.
+        ({"decay": 0.5, "decay_at": 0.5}, [1.0] * 6 + [0.5] * 6),
+        ({"decay": 0.5, "decay_at": 0.5, "schedule": "steps"}, [1.0] * 2 + [0.5] * 10),
+        ({"decay_at": 1.0}, [1.0] * 12),
+        ({"decay_at": 1.0, "schedule": "steps"}, [1.0] * 4 + [0.1] * 8),
+    ],
+)
+def test_schedules_of_the_local_only_model(
+    pixel_classifier, make_settings, grey, cpu, monkeypatch, changes, rates
+):
+    images = torch.full((7, 1, 1, 1), 255, dtype=torch.uint8)  # equal images: every epoch is trained
+    settings = make_settings(epochs=4, batch_size=3, lr=1.0)
+    labels = np.array([0, 1, 0, 1, 0, 1, 0])
+
+    def train():
+        train_local_only(pixel_classifier, images, labels, settings, grey, draws(), cpu, **changes)
+
+    assert rates_of_steps(monkeypatch, train) == pytest.approx(rates, rel=1e-12)
+
+
+def test_published_step_schedule_is_low_after_37_steps(
+    pixel_classifier, make_settings, grey, cpu, monkeypatch
+):
+    """102 labels in batches of 64 are 2 steps an epoch: 37 steps of 100 at the base rate, epoch 18.5."""
+    images = torch.full((102, 1, 1, 1), 255, dtype=torch.uint8)
+    settings = make_settings(epochs=50, batch_size=64, lr=0.01)
+
+    def train():
+        train_local_only(
+            pixel_classifier, images, np.arange(102) % 2, settings, grey, draws(), cpu, schedule="steps"
+        )
+
+    assert rates_of_steps(monkeypatch, train) == pytest.approx([0.01] * 37 + [0.001] * 63, rel=1e-12)
+
+
 def test_local_only_measures_the_images_as_they_are(
     make_model, make_images, make_settings, grey, cpu, monkeypatch
 ):

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from datasets.errors import PartitionError
@@ -64,6 +64,43 @@ def test_imbalance_out_of_range(imbalance: float) -> None:
         long_tail_counts(equal(2, 5), "exponential", imbalance)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "profile", "imbalance", "emptied"),
+    [
+        # 500 images each: 500 / 1000 of the last class; of ten classes the last alone.
+        ([500] * 10, "exponential", 1000, 1),
+        ([500] * 10, "step", 1000, 5),
+        # 5, 5 * 10**-0.5 = 1.58, 0.5
+        ([5] * 3, "exponential", 10, 1),
+        # A class without images loses none.
+        ([10, 0, 5], "exponential", 5.1, 1),
+    ],
+)
+def test_an_imbalance_that_empties_a_class_is_refused(
+    sizes: list[int], profile: str, imbalance: float, emptied: int
+) -> None:
+    mean = f"{sum(sizes) / len(sizes):g}"
+    with pytest.raises(PartitionError) as failure:
+        long_tail_counts(np.array(sizes), profile, imbalance)
+    text = str(failure.value)
+    assert f"imbalance is {imbalance:g}" in text
+    assert f"no image would be left of {emptied} of the {len(sizes)} classes" in text
+    assert f"below {mean}; lower " in text
+
+
+@given(
+    st.lists(st.integers(1, 300), min_size=1, max_size=12),
+    st.sampled_from(["exponential", "step"]),
+    st.floats(0, 1, exclude_max=True),
+)
+def test_an_imbalance_below_the_mean_class_size_empties_none(
+    sizes: list[int], profile: str, place: float
+) -> None:
+    mean = sum(sizes) / len(sizes)
+    imbalance = 1 + place * (mean - 1) * (1 - 1e-9)
+    assert (long_tail_counts(np.array(sizes), profile, imbalance) >= 1).all()
+
+
 def test_unknown_profile() -> None:
     with pytest.raises(PartitionError, match="'exp'; choose one of exponential, step, none"):
         long_tail_counts(equal(2, 5), "exp", 2)
@@ -78,6 +115,9 @@ def test_unknown_profile() -> None:
 def test_ids_are_distinct_and_match_the_counts(
     sizes: list[int], profile: str, imbalance: float, seed: int
 ) -> None:
+    if profile != "none" and sum(sizes):
+        imbalance = min(imbalance, max(1.0, 0.99 * sum(sizes) / len(sizes)))
+    assume(profile == "none" or sum(sizes) >= len(sizes))
     labels = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
     ids = long_tail_ids(labels, len(sizes), profile, imbalance, seed)
     assert ids.dtype == np.int64

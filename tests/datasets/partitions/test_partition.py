@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from datasets.errors import PartitionError
 from datasets.partitions.long_tail import long_tail_counts
-from datasets.partitions.partition import partition, partition_test
+from datasets.partitions.partition import LEAST_ALPHA, MOST_ALPHA, partition, partition_test
 from datasets.partitions.shares import dirichlet_shares, equal_size_matrix
 
 
@@ -105,7 +105,7 @@ def test_shares_have_columns_of_sum_one_or_nothing(
     COUNTS,
     st.integers(1, 9),
     st.sampled_from(["dirichlet", "iid"]),
-    st.floats(1e-3, 1e3),
+    st.floats(1e-2, 1e3),
     st.integers(0, 9),
 )
 def test_every_image_is_at_one_client(
@@ -158,6 +158,29 @@ def labels_of_long_tail() -> np.ndarray:
     return np.repeat(np.arange(10), long_tail_counts(np.full(10, 600), "exponential", 20))
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    exponent=st.floats(-2, 6),
+    clients=st.integers(1, 30),
+    classes=st.integers(1, 60),
+    name=st.sampled_from(["dirichlet", "rare-holders"]),
+    seed=st.integers(0, 1000),
+)
+def test_every_alpha_that_is_allowed_gives_whole_partitions(
+    exponent: float, clients: int, classes: int, name: str, seed: int
+) -> None:
+    alpha = min(max(10.0**exponent, LEAST_ALPHA), MOST_ALPHA)
+    rare = [0] if name == "rare-holders" and classes > 1 else []
+    name = name if rare else "dirichlet"
+    labels = np.repeat(np.arange(classes), 40)
+    with np.errstate(all="raise", under="ignore"):
+        dealt = partition(labels, np.arange(len(labels)), classes, clients, name, alpha, seed, rare, 1)
+    assert np.isfinite(dealt.shares).all()
+    assert (dealt.matrix.sum(axis=0) == 40).all()
+    if not rare:
+        assert np.ptp(dealt.matrix.sum(axis=1)) <= 1
+
+
 def test_alpha_decides_how_many_labels_a_client_holds() -> None:
     labels = labels_of_long_tail()
     ids = np.arange(len(labels))
@@ -206,9 +229,9 @@ def test_test_split_follows_the_training_shares() -> None:
     assert [np.bincount(labels[pool], minlength=2).tolist() for pool in pools] == [[8, 0], [4, 4]]
 
 
-@pytest.mark.parametrize("alpha", [0, -0.1, float("nan"), float("inf")])
+@pytest.mark.parametrize("alpha", [0, -0.1, 1e-8, 0.0099, 1.1e6, 1e308, float("nan"), float("inf")])
 def test_alpha_out_of_range(alpha: float) -> None:
-    with pytest.raises(PartitionError, match=r"alpha is .* above 0"):
+    with pytest.raises(PartitionError, match=r"data\.alpha is .* must be 0\.01 .* to 1e\+06 .*'shards'"):
         partition(np.array([0, 1]), np.array([0, 1]), 2, 2, "dirichlet", alpha, 1)
 
 
