@@ -11,44 +11,18 @@ import pandas as pd
 from rich import box
 from rich.table import Table
 
+from federation.runs.participation import all_answered, participation_line
+from rarefl.columns import (
+    BOUGHT,
+    INFLUENCE,
+    TIME_TO,
+    Column,
+    curve_columns,
+    last_columns,
+    round_columns,
+    training_columns,
+)
 from rarefl.sweep_plan import PlannedRun
-
-PERCENTAGES = {
-    "accuracy": "accuracy %",
-    "balanced_accuracy": "balanced accuracy %",
-    "rare_accuracy": "rare accuracy %",
-    "rare_label_share": "rare labels bought %",
-}
-"""Measures of a label round that the table shows, with their headings; shares in 0..1."""
-
-ROUND_COLUMNS = (
-    "label_round",
-    "label_ratio",
-    "labelled",
-    "accuracy",
-    "balanced_accuracy",
-    "rare_accuracy",
-    "macro_f1",
-    "loss",
-    "accuracy_last5",
-    "rare_label_share",
-)
-
-TRAINING_PERCENTAGES = {
-    "accuracy_last5": "accuracy %",
-    "rare_accuracy_last5": "rare accuracy %",
-    "common_accuracy_last5": "common accuracy %",
-    "rare_share_of_updates": "rare sites' updates %",
-    "rare_share_of_weight": "rare sites' weight %",
-}
-"""Measures of a training that the table shows: means of the last five evaluations, shares of influence."""
-
-TRAINING_COLUMNS = (
-    *("version", "time", "accuracy", "balanced_accuracy", "rare_accuracy", "common_accuracy", "macro_f1"),
-    *("loss", "accuracy_last5", "rare_accuracy_last5", "common_accuracy_last5", "aggregated"),
-    *("replaced_per_flush", "rare_share_of_clients", "rare_share_of_updates", "rare_share_of_weight"),
-)
-TIME_TO = "time_to_"
 
 
 def result_rows(
@@ -76,7 +50,7 @@ def result_rows(
         for row in (summary_rows(summary)[-1:] if training else summary_rows(summary))
     ]
     levels = sorted({column for row in rows for column in row if column.startswith(TIME_TO)})
-    columns = [*TRAINING_COLUMNS, *levels] if training else [*ROUND_COLUMNS]
+    columns = [*training_columns(), *levels] if training else [*round_columns()]
     frame = pd.DataFrame(rows, columns=["run", *keys, "seed", *columns, "seconds"])
     counts = {"label_round", "labelled"}
     return frame.astype(dict.fromkeys([*(set(columns) - counts), "seconds"], "float64"))
@@ -85,17 +59,17 @@ def result_rows(
 def summary_rows(summary: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return what a run has come to by its ``summary.json``: a row a label round, or one of a training.
 
-    Columns are :data:`ROUND_COLUMNS` or :data:`TRAINING_COLUMNS` (None where the run has no such number),
-    ``time_to_...``, the times at which a training reached accuracies, and ``seconds`` of the whole run.
+    Columns are those of :mod:`rarefl.columns` (None where the run has no such number), ``time_to_...``, the
+    times at which a training reached accuracies, and ``seconds`` of the whole run.
     """
     seconds = {"seconds": summary.get("seconds")}
     if "result" not in summary:
         return [
-            {column: label_round.get(column) for column in ROUND_COLUMNS} | seconds
+            {column: label_round.get(column) for column in round_columns()} | seconds
             for label_round in summary.get("label_rounds", [])
         ]
     times = {f"{TIME_TO}{level}": time for level, time in summary.get("time_to_accuracy", {}).items()}
-    return [{column: summary["result"].get(column) for column in TRAINING_COLUMNS} | times | seconds]
+    return [{column: summary["result"].get(column) for column in training_columns()} | times | seconds]
 
 
 def grid_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
@@ -112,8 +86,8 @@ def grid_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
     -------
     list of dict
         One per grid point and label round, in the order of the rows. Measures are ``mean ± standard
-        deviation`` (sample, n - 1) in percent over seeds, the mean alone for one seed, and a dash where no
-        run has the measure. Trainings also tell the time to the highest accuracy that all of them reached.
+        deviation`` (sample, n - 1) over seeds, the mean alone for one seed, and a dash where no run has the
+        measure. Trainings also tell the time to the highest accuracy that all of them reached.
     """
     if "label_round" not in rows:
         return _training_table(rows, keys)
@@ -121,7 +95,7 @@ def grid_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, str]]:
     for place, group in rows.groupby([*keys, "label_round"], sort=False):
         cells = {key: _value(value) for key, value in zip(keys, place, strict=False)}
         cells["label ratio"] = f"{group['label_ratio'].mean():.3g}"
-        cells |= {heading: _mean_and_deviation(100 * group[name]) for name, heading in PERCENTAGES.items()}
+        cells |= _shown(group, (*curve_columns(), BOUGHT))
         cells["seconds"] = f"{group['seconds'].mean():.0f}"
         cells["seeds"] = str(len(group))
         table.append(cells)
@@ -133,9 +107,7 @@ def _training_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, s
     table = []
     for place, group in rows.assign(_all=0).groupby([*keys, "_all"], sort=False):
         cells = {key: _value(value) for key, value in zip(keys, place, strict=False)}
-        for name, heading in TRAINING_PERCENTAGES.items():
-            cells[heading] = _mean_and_deviation(100 * group[name])
-        cells["replaced per flush"] = _mean_and_deviation(group["replaced_per_flush"])
+        cells |= _shown(group, (*last_columns(), *INFLUENCE))
         if reached:
             level = float(max(reached).removeprefix(TIME_TO))
             cells[f"time to {100 * level:.0f} %"] = _mean_and_deviation(group[max(reached)])
@@ -143,6 +115,12 @@ def _training_table(rows: pd.DataFrame, keys: Sequence[str]) -> list[dict[str, s
         cells["seeds"] = str(len(group))
         table.append(cells)
     return table
+
+
+def participation_lines(summaries: Sequence[tuple[PlannedRun, Mapping[str, Any]]]) -> list[str]:
+    """Return a line a run in which a client did not answer a query: its name, and who was left out."""
+    told = [(run.name, summary.get("participation")) for run, summary in summaries]
+    return [f"{name}: {participation_line(each)}" for name, each in told if not all_answered(each)]
 
 
 def rich_table(table: Sequence[Mapping[str, str]]) -> Table:
@@ -166,11 +144,19 @@ def _markdown_row(cells: Any) -> str:
     return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
-def _mean_and_deviation(values: pd.Series) -> str:
+def _shown(group: pd.DataFrame, columns: Sequence[Column]) -> dict[str, str]:
+    return {
+        column.heading: _mean_and_deviation(column.scale * group[column.name], max(2, column.decimals))
+        for column in columns
+    }
+
+
+def _mean_and_deviation(values: pd.Series, decimals: int = 2) -> str:
     mean, deviation = values.mean(), values.std(ddof=1)
     if math.isnan(mean):
         return "-"
-    return f"{mean:.2f}" if math.isnan(deviation) else f"{mean:.2f} ± {deviation:.2f}"
+    told = f"{mean:.{decimals}f}"
+    return told if math.isnan(deviation) else f"{told} ± {deviation:.{decimals}f}"
 
 
 def _value(value: Any) -> str:

@@ -1,6 +1,7 @@
 """A table of a run, which grows by rows and can be cut back to what it was."""
 
 import csv
+import io
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -31,34 +32,29 @@ class CsvTable:
         self.columns = header
         self.rows = len(rows)
 
-    def append(self, row: Mapping[str, Any]) -> None:
-        """Add one row."""
-        new = [column for column in row if column not in self.columns]
-        self.columns = self.columns + new
-        frame = pd.DataFrame([dict(row)], columns=self.columns)
-        if new and self.path.exists():
-            # Cells stay the text that they are: a whole number in a column with gaps must not become 3.0.
-            earlier = pd.read_csv(self.path, dtype=str, keep_default_na=False)
-            frame = pd.concat([earlier, frame.astype(object)]).reindex(columns=self.columns)
-        self.rows += 1
-        if new:
-            replace_file(self.path, lambda path: frame.to_csv(path, index=False, lineterminator="\n"))
-        else:
-            append_text(self.path, frame.to_csv(header=False, index=False, lineterminator="\n"))
+    def append(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add rows in one go; each may have new columns, or lack some.
 
-    def append_all(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows, all with the same columns as those before, in one go."""
-        # Objects keep what they are: a column of whole numbers and gaps does not become one of floats.
-        frame = pd.DataFrame(rows, dtype=object)
-        append_text(self.path, frame.to_csv(header=not self.rows, index=False, lineterminator="\n"))
-        self.columns = list(frame.columns)
-        self.rows += len(rows)
+        Numbers are written so that they can be read back exactly; None and NaN are empty cells.
+        """
+        new = list(dict.fromkeys(column for row in rows for column in row if column not in self.columns))
+        lines = [[row.get(column) for column in (*self.columns, *new)] for row in rows]
+        if new:
+            # Cells stay the text that they are: a whole number in a column with gaps must not become 3.0.
+            _, earlier = _read(self.path)
+            self.columns = self.columns + new
+            self._replace([*(cells + [""] * len(new) for cells in earlier), *lines])
+        elif lines:
+            append_text(self.path, _text(lines))
+        self.rows += len(lines)
 
     def read(self) -> list[dict[str, Any]]:
         """Return all rows: empty cells are NaN, ``site`` is text, other cells numbers where they can be."""
         if not self.rows:
             return []
-        frame = pd.read_csv(self.path, dtype={"site": str}, keep_default_na=False, na_values=[""])
+        frame = pd.read_csv(
+            self.path, dtype={"site": str}, keep_default_na=False, na_values=[""], skip_blank_lines=False
+        )
         return [{str(column): value for column, value in row.items()} for row in frame.to_dict("records")]
 
     def state(self) -> dict[str, Any]:
@@ -87,13 +83,20 @@ class CsvTable:
             self.path.unlink(missing_ok=True)
             return
         places = [header.index(column) for column in columns]
+        self._replace([[row[place] for place in places] for row in kept])
 
-        def write(path: Path) -> None:
-            with path.open("w", encoding="utf-8", newline="") as file:
-                writer = csv.writer(file, lineterminator="\n")
-                writer.writerows([columns, *([row[place] for place in places] for row in kept)])
+    def _replace(self, rows: Sequence[Sequence[Any]]) -> None:
+        text = _text([self.columns, *rows])
+        replace_file(self.path, lambda path: path.write_text(text, encoding="utf-8", newline=""))
 
-        replace_file(self.path, write)
+
+def _text(rows: Sequence[Sequence[Any]]) -> str:
+    """Return cells as lines of CSV."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    # NaN is the one value that differs from itself.
+    writer.writerows([["" if cell is None or cell != cell else cell for cell in row] for row in rows])
+    return file.getvalue()
 
 
 def _read(path: Path, rows: int | None = None) -> tuple[list[str], list[list[str]]]:

@@ -5,7 +5,6 @@ The server's output reaches `flwr run --stream` through a pipe, in batches, so n
 
 import io
 import logging
-import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,8 +14,6 @@ from typing import TextIO
 from rich import box
 from rich.console import Console
 from rich.table import Table
-
-from learning.measure import Measures
 
 logger = logging.getLogger("rarefl")
 
@@ -182,12 +179,6 @@ class StepProgress:
         self._step = step
         level = NOTICE if new_tenth else logging.INFO
         logger.log(level, "[%s %d/%d] %s", self.name, step, self.steps, " | ".join(parts))
-
-
-def headline(measures: Measures) -> dict[str, float]:
-    """Return what a line of progress tells: accuracy, and that of rare labels if there are any."""
-    told = {"accuracy": measures.accuracy, "rare": measures.rare_accuracy}
-    return {name: value for name, value in told.items() if not math.isnan(value)}
 
 
 def _parts(measures: Mapping[str, float | str]) -> list[str]:

@@ -245,19 +245,19 @@ class RunFolder:
 
     def append_round(self, row: Mapping[str, Any]) -> None:
         """Add one row to ``rounds.csv``; it may have new columns, or lack some."""
-        self._tables[ROUNDS].append(row)
+        self._tables[ROUNDS].append([row])
         if self._tracking is not None:
             self._tracking.add_round(row)
 
     def append_query(self, row: Mapping[str, Any]) -> None:
         """Add one row to ``queries.csv``; it may have new columns, or lack some."""
-        self._tables[QUERIES].append(row)
+        self._tables[QUERIES].append([row])
         if self._tracking is not None:
             self._tracking.add_query(row)
 
     def append_events(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Add rows, all with the same columns, to ``events.csv`` in one go; a run has thousands of them."""
-        self._tables[EVENTS].append_all(rows)
+        """Add rows to ``events.csv`` in one go; a run has thousands of them."""
+        self._tables[EVENTS].append(rows)
         if self._tracking is not None:
             self._tracking.add_events(rows)
 

@@ -8,9 +8,9 @@ import pandas as pd
 
 from federation.runs.run_folder import CONFUSION, QUERIES
 from rarefl.report.drawing import MOST_NAMES, Picture, band, legend_below, looks, panels, plain, shade
-from rarefl.report.measures import accuracies
 from rarefl.report.runs import Findings, Run
 from rarefl.report.sections import Section
+from rarefl.report.shown import curves
 
 _KEYS = ["method", "seed", "label_round"]
 _COLUMNS = ("label_round", "site", "query_model", "class_0")
@@ -41,13 +41,13 @@ def gather(section: Section, table: Callable[[Run], pd.DataFrame | None]) -> pd.
 
 
 def _curves(section: Section) -> Picture:
-    kinds, styles = accuracies(section.rows), looks(section.methods)
-    kinds = tuple(kind for kind in kinds if section.rows[kind.column].notna().any())
+    kinds, styles = curves(section.rows), looks(section.methods)
+    kinds = tuple(kind for kind in kinds if section.rows[kind.name].notna().any())
     figure, grid = panels([kind.heading for kind in kinds] or ["accuracy %"])
     for axes, kind in zip(grid, kinds, strict=False):
         for method in section.methods:
             rows = section.rows[section.rows["method"] == method].groupby("label_round")
-            values = kind.scale * rows[kind.column].agg(["mean", "std"])
+            values = kind.scale * rows[kind.name].agg(["mean", "std"])
             ratios = 100 * rows["label_ratio"].mean()
             band(axes, ratios, values["mean"], values["std"], method, styles[method])
         axes.set_xlabel("labelled share of the pool in %")

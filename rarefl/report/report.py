@@ -12,8 +12,8 @@ from rarefl.report.label_pictures import label_pictures
 from rarefl.report.printed import PrintedTable
 from rarefl.report.reading import read
 from rarefl.report.runs import Findings
+from rarefl.report.section_tables import section_tables
 from rarefl.report.sections import Section, sections
-from rarefl.report.tables import section_tables
 from rarefl.report.training_pictures import training_pictures
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from rarefl.columns import TIME_TO, round_columns, training_columns
 from rarefl.report.runs import App, Findings, ReportError, Run, one_line, whole_lines
-from rarefl.sweep_results import ROUND_COLUMNS, TIME_TO, TRAINING_COLUMNS
 
 
 def read_results(path: Path, findings: Findings) -> None:
@@ -31,7 +31,7 @@ def read_results(path: Path, findings: Findings) -> None:
             "a report takes results.csv as `rarefl sweep` writes it"
         )
     keys = columns[columns.index("run") + 1 : columns.index("seed")]
-    known = {*ROUND_COLUMNS, *TRAINING_COLUMNS, "seconds", "seed"}
+    known = {*round_columns(), *training_columns(), "seconds", "seed"}
     numbers = [name for name in columns if name in known or name.startswith(TIME_TO)]
     for name in numbers:
         frame[name] = _numbers(path, frame[name], name)

@@ -16,8 +16,8 @@ from typing import Any
 import pandas as pd
 
 from federation.config.run_config import default_run_config
+from rarefl.columns import round_columns, training_columns
 from rarefl.report.runs import App, Findings, Run
-from rarefl.sweep_results import ROUND_COLUMNS, TRAINING_COLUMNS
 
 _NOT_COMPARED = ("output.", "nodes.", "evaluate.", "data.root")
 _OF_METHODS = ("query.", "strategy.")
@@ -203,7 +203,7 @@ def _section(
     rows = pd.concat(
         [run.rows.assign(method=method, seed=run.seed) for method, run in named], ignore_index=True
     )
-    columns = ROUND_COLUMNS if runs[0].app == "fairfal" else TRAINING_COLUMNS
+    columns = round_columns() if runs[0].app == "fairfal" else training_columns()
     lacking = [column for column in (*columns, "seconds") if column not in rows]
     rows = rows.assign(**dict.fromkeys(lacking, float("nan")))
     return Section(title, slug, runs[0].app, protocol, tuple(told), named, rows)

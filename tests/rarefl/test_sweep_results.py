@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rarefl.sweep_plan import PlannedRun, plan_runs
-from rarefl.sweep_results import grid_table, markdown_table, result_rows
+from rarefl.sweep_results import grid_table, markdown_table, participation_lines, result_rows
 
 KEYS = ["query.name"]
 
@@ -46,7 +46,9 @@ def test_a_row_per_run_and_label_round(runs: list[PlannedRun]) -> None:
     assert list(rows["accuracy"]) == [0.5, 0.6, 0.7]
     assert list(rows.columns) == [
         *("run", "query.name", "seed", "label_round", "label_ratio", "labelled", "accuracy"),
-        *("balanced_accuracy", "rare_accuracy", "macro_f1", "loss", "accuracy_last5", "rare_label_share"),
+        *("balanced_accuracy", "rare_accuracy", "common_accuracy", "macro_f1", "loss", "accuracy_last5"),
+        *("rare_accuracy_last5", "common_accuracy_last5", "rare_label_share", "aggregated"),
+        *("replaced_per_flush", "rare_share_of_clients", "rare_share_of_updates", "rare_share_of_weight"),
         "seconds",
     ]
 
@@ -69,7 +71,8 @@ def test_mean_and_deviation_over_seeds(runs: list[PlannedRun]) -> None:
         "label ratio": "0.1",
         "accuracy %": "85.00 ± 5.57",
         "balanced accuracy %": "75.00 ± 5.57",
-        "rare accuracy %": "50.00 ± 0.00",
+        "rare-label accuracy %": "50.00 ± 0.00",
+        "macro F1 %": "50.00 ± 0.00",
         "rare labels bought %": "5.00 ± 0.00",
         "seconds": "20",
         "seeds": "3",
@@ -81,7 +84,7 @@ def test_mean_and_deviation_over_seeds(runs: list[PlannedRun]) -> None:
 def test_a_measure_that_no_run_has_is_a_dash(runs: list[PlannedRun]) -> None:
     table = grid_table(result_rows([(runs[0], summary(0.5, rare=None))], KEYS), KEYS)
 
-    assert table[0]["rare accuracy %"] == "-"
+    assert table[0]["rare-label accuracy %"] == "-"
 
 
 def test_no_finished_run_is_no_row(runs: list[PlannedRun]) -> None:
@@ -115,11 +118,11 @@ def test_a_training_is_one_row_and_times_go_to_the_highest_accuracy_that_all_rea
     assert table[0] == {
         "query.name": "random",
         "accuracy %": "82.00 ± 2.83",
-        "rare accuracy %": "45.00 ± 7.07",
-        "common accuracy %": "95.00 ± 0.00",
-        "rare sites' updates %": "8.00 ± 0.00",
-        "rare sites' weight %": "20.00 ± 0.00",
-        "replaced per flush": "0.50 ± 0.00",
+        "rare-label accuracy %": "45.00 ± 7.07",
+        "common-label accuracy %": "95.00 ± 0.00",
+        "participations of rare sites %": "8.00 ± 0.00",
+        "weight of rare sites %": "20.00 ± 0.00",
+        "updates replaced a flush": "0.50 ± 0.00",
         "time to 75 %": "11.00 ± 1.41",
         "seconds": "10",
         "seeds": "2",
@@ -132,3 +135,16 @@ def test_runs_of_both_apps_have_one_row_each(runs: list[PlannedRun]) -> None:
     rows = result_rows([(runs[0], training(0.8, 0.4, {})), (runs[1], summary(0.5, 0.6))], KEYS)
     assert len(rows) == 2
     assert rows["accuracy"].tolist() == [0.9, 0.6]
+
+
+def test_a_line_a_run_in_which_a_client_was_left_out(runs: list[PlannedRun]) -> None:
+    whole = {"asked": 4, "answered": 4, "left_out": []}
+    left_out = {"asked": 4, "answered": 3, "left_out": [{"site": "site-3", "label_round": 2}]}
+    finished = [
+        (runs[0], summary(0.5)),
+        (runs[1], summary(0.5) | {"participation": whole}),
+        (runs[2], summary(0.5) | {"participation": left_out}),
+    ]
+    assert participation_lines(finished) == [
+        f"{runs[2].name}: asked 4 times, answered 3; site-3 left out of label round 2"
+    ]

@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Iterator
 
-import numpy as np
 import pytest
 
 from federation.runs import progress
@@ -15,12 +14,10 @@ from federation.runs.progress import (
     Progress,
     StepProgress,
     clock_text,
-    headline,
     quiet_flower,
     set_up_logging,
     table_text,
 )
-from learning.measure import measure
 
 
 @pytest.fixture(autouse=True)
@@ -126,12 +123,6 @@ def test_a_line_a_step(capsys: pytest.CaptureFixture[str]) -> None:
         "[version 10/30] virtual time 12.5 s | accuracy 0.250 | 2.0 s a version | about 0:40 left",
         "[version 30/30] accuracy 0.500 | 2.0 s a version",
     ]
-
-
-def test_the_headline_has_rare_labels_where_there_are_some() -> None:
-    labels, right = np.array([0, 1]), np.eye(2)
-    assert headline(measure(right, labels, [1])) == {"accuracy": 1.0, "rare": 1.0}
-    assert headline(measure(right[[0, 0]], labels, [])) == {"accuracy": 0.5}
 
 
 def test_steps_of_an_earlier_process_took_none_of_this_ones_time(capsys: pytest.CaptureFixture[str]) -> None:

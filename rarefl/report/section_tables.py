@@ -6,24 +6,16 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from rarefl.report.measures import (
-    BOUGHT,
-    LAST_FIVE,
-    SECONDS,
-    Measure,
-    accuracies,
-    area_name,
-    areas,
-    training_measures,
-)
+from rarefl.columns import SECONDS, Column, last_columns
 from rarefl.report.printed import Cell, PrintedTable
 from rarefl.report.sections import Section
+from rarefl.report.shown import area, areas, curves, label_round_columns, training_columns
 from rarefl.report.statistics import Comparison, compare, warnings, win_tie_loss
 
 NOTHING = "–"
 
 
-def summarise(rows: pd.DataFrame, measures: Sequence[Measure], by: Sequence[str] = ()) -> pd.DataFrame:
+def summarise(rows: pd.DataFrame, measures: Sequence[Column], by: Sequence[str] = ()) -> pd.DataFrame:
     """Return means over seeds.
 
     Parameters
@@ -39,9 +31,9 @@ def summarise(rows: pd.DataFrame, measures: Sequence[Measure], by: Sequence[str]
         A row a place, measure and method: ``mean`` and ``sd`` (sample, n - 1; NaN for one run) in the shown
         scale, and ``n``, the runs that have the measure. A measure that no run has is left out.
     """
-    columns = [measure.column for measure in measures if rows[measure.column].notna().any()]
-    headings = {measure.column: measure.heading for measure in measures}
-    scales = {measure.column: measure.scale for measure in measures}
+    columns = [measure.name for measure in measures if rows[measure.name].notna().any()]
+    headings = {measure.name: measure.heading for measure in measures}
+    scales = {measure.name: measure.scale for measure in measures}
     if not columns:
         return pd.DataFrame(columns=[*by, "measure", "method", "mean", "sd", "n"])
     long = rows.melt(id_vars=[*by, "method"], value_vars=columns, var_name="column")
@@ -58,7 +50,7 @@ def means_table(
     slug: str,
     caption: str,
     found: pd.DataFrame,
-    measures: Sequence[Measure],
+    measures: Sequence[Column],
     by: str = "",
     places: Mapping[Any, str] | None = None,
 ) -> PrintedTable:
@@ -108,7 +100,7 @@ def _best(means: pd.Series, better: int) -> set[str]:
     return set() if len(winners) == len(told) else set(winners)
 
 
-def _mean_text(line: Mapping[Any, Any], measure: Measure, seeds: int) -> str:
+def _mean_text(line: Mapping[Any, Any], measure: Column, seeds: int) -> str:
     if not line["n"]:
         return NOTHING
     text = f"{line['mean']:.{measure.decimals}f}"
@@ -132,10 +124,10 @@ def section_tables(section: Section) -> tuple[list[PrintedTable], list[str]]:
 
 def _label_rounds(section: Section) -> tuple[list[PrintedTable], list[str]]:
     rows = section.rows
-    kinds = accuracies(rows)
+    kinds = curves(rows)
     ratios = rows.groupby("label_round")["label_ratio"].mean()
     places = {label_round: f"{100 * ratio:.1f} %" for label_round, ratio in ratios.items()}
-    shown = (*kinds, BOUGHT)
+    shown = label_round_columns(rows)
     over = _over(section)
     tables = [
         means_table(
@@ -150,12 +142,12 @@ def _label_rounds(section: Section) -> tuple[list[PrintedTable], list[str]]:
         )
     ]
     under = areas(section, kinds)
-    shown = (*map(area_name, kinds), SECONDS)
+    shown = (*map(area, kinds), SECONDS)
     caption = f"Area under the learning curve over the label ratio, divided by its range. {over}"
     tables.append(means_table(section, "areas", caption, summarise(under, shown), shown))
     last = section.rows[section.rows["label_round"] == ratios.index.max()]
     tested = [(f"{kind.heading}, {places[ratios.index.max()]} labelled", kind, last) for kind in kinds]
-    tested += [(area_name(kind).heading, kind, under) for kind in kinds]
+    tested += [(area(kind).heading, kind, under) for kind in kinds]
     notes = _short_runs(section)
     pairs, told = _pairs(section, tested)
     return tables + pairs, notes + told
@@ -173,16 +165,16 @@ def _short_runs(section: Section) -> list[str]:
 
 def _training(section: Section) -> tuple[list[PrintedTable], list[str]]:
     clock = section.protocol.get("clock.name")
-    shown, note = training_measures(section.rows, None if clock is None else clock == "virtual")
+    shown, note = training_columns(section.rows, None if clock is None else clock == "virtual")
     found = summarise(section.rows, shown)
     caption = f"Accuracies are means of the last five evaluations. {_over(section)} {note}"
     tables = [means_table(section, "means", caption, found, shown)]
-    pairs, told = _pairs(section, [(kind.heading, kind, section.rows) for kind in LAST_FIVE])
+    pairs, told = _pairs(section, [(kind.heading, kind, section.rows) for kind in last_columns()])
     return tables + pairs, told
 
 
 def _pairs(
-    section: Section, tested: Sequence[tuple[str, Measure, pd.DataFrame]]
+    section: Section, tested: Sequence[tuple[str, Column, pd.DataFrame]]
 ) -> tuple[list[PrintedTable], list[str]]:
     """Return the tests of each pair of methods and their wins and losses, for each measure."""
     if len(section.methods) < 2:
@@ -191,7 +183,7 @@ def _pairs(
     wins: list[tuple[str, dict[tuple[str, str], tuple[int, int, int]]]] = []
     notes: dict[str, None] = {}
     for heading, measure, rows in tested:
-        values = measure.scale * rows.pivot(index="seed", columns="method", values=measure.column)
+        values = measure.scale * rows.pivot(index="seed", columns="method", values=measure.name)
         values = values.reindex(columns=list(section.methods))
         if values.notna().any(axis=None):
             compared = compare(values)

@@ -7,8 +7,8 @@ import pytest
 
 from rarefl.report.printed import Cell, PrintedTable, latex, latex_text, markdown, markdown_text
 from rarefl.report.reading import read
+from rarefl.report.section_tables import section_tables
 from rarefl.report.sections import Section, sections
-from rarefl.report.tables import section_tables
 from tests.rarefl.report_runs import label_rounds, training, write_run
 
 
