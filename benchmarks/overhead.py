@@ -34,7 +34,7 @@ from flwr.app import Array, ArrayRecord
 from flwr.serverapp import ServerApp
 from datasets.randomness import torch_generator
 from federation.messages.grid import ClientGrid
-from fedraw.rounds.synchronous import build_synchronous
+from fedraw.rounds.synchronous import SteadyFedAvg
 from learning.arrays import to_arrays
 from learning.models import build_model
 
@@ -49,7 +49,7 @@ def main(grid, context):
     model = build_model("cnn4", 1, 28, 10, torch_generator(1, "initial weights"))
     arrays = ArrayRecord({key: Array(value) for key, value in to_arrays(model).items()})
     for name, used in (("warm-up", grid), ("Flower's Grid", grid), ("ClientGrid", ClientGrid(grid))):
-        strategy = build_synchronous("fedavg", proximal_mu=0.0, server_lr=1.0, buffer_keys=None)
+        strategy = SteadyFedAvg.configured(SteadyFedAvg.Options(), {}, clients=clients)
         start = time.perf_counter()
         strategy.start(grid=used, initial_arrays=arrays, num_rounds=rounds)
         print(f"overhead|{name}|{(time.perf_counter() - start) / rounds:.3f}", flush=True)

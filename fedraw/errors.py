@@ -4,11 +4,24 @@ from flwr.serverapp.strategy import Result
 
 
 class StrategyError(Exception):
-    """Base of every error that ``fedraw_app`` raises on purpose."""
+    """Base of every error that ``fedraw`` raises on purpose."""
 
 
 class SettingError(StrategyError):
     """A setting of a strategy, a clock or a delay model is outside of what is allowed."""
+
+
+class OptionError(SettingError):
+    """An option is outside of what is allowed.
+
+    ``name``, ``value`` and ``reason`` are there for a configuration that spells names in its own way.
+    """
+
+    def __init__(self, name: str, value: object, reason: str) -> None:
+        super().__init__(f"{name} = {value!r} {reason}")
+        self.name = name
+        self.value = value
+        self.reason = reason
 
 
 class UnknownNameError(StrategyError):

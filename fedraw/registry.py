@@ -1,11 +1,15 @@
-"""All strategies by name, synchronous and asynchronous."""
+"""All strategies by name, synchronous and asynchronous: the only list of their names."""
 
-import functools
-from collections.abc import Callable
 from typing import Any
 
 from fedraw.names import look_up
-from fedraw.rounds.synchronous import SYNCHRONOUS, PlainBuffers, build_synchronous
+from fedraw.rounds.synchronous import (
+    SteadyFedAdam,
+    SteadyFedAvg,
+    SteadyFedProx,
+    SteadyFedYogi,
+    SteadyRounds,
+)
 from fedraw.strategies.ace import ACE, ACED
 from fedraw.strategies.asynchronous import AsynchronousStrategy
 from fedraw.strategies.ca2fl import CA2FL
@@ -14,10 +18,14 @@ from fedraw.strategies.fedbuff import FedBuff
 from fedraw.strategies.fedraw import FedRAW
 from fedraw.strategies.fedstaleweight import FedStaleWeight
 
-TrainingStrategy = AsynchronousStrategy | PlainBuffers
+TrainingStrategy = AsynchronousStrategy | SteadyRounds
 """Strategies whose state can be saved after each step, and which go on from it."""
 
-ASYNCHRONOUS: dict[str, type[AsynchronousStrategy]] = {
+STRATEGIES: dict[str, type[AsynchronousStrategy] | type[SteadyRounds]] = {
+    "fedavg": SteadyFedAvg,
+    "fedprox": SteadyFedProx,
+    "fedadam": SteadyFedAdam,
+    "fedyogi": SteadyFedYogi,
     "fedasync": FedAsync,
     "fedbuff": FedBuff,
     "fedraw": FedRAW,
@@ -27,17 +35,16 @@ ASYNCHRONOUS: dict[str, type[AsynchronousStrategy]] = {
     "fedstaleweight": FedStaleWeight,
 }
 
-STRATEGIES: dict[str, Callable[..., TrainingStrategy]] = {
-    **{name: functools.partial(build_synchronous, name) for name in SYNCHRONOUS},
-    **ASYNCHRONOUS,
+ASYNCHRONOUS: dict[str, type[AsynchronousStrategy]] = {
+    name: kind for name, kind in STRATEGIES.items() if issubclass(kind, AsynchronousStrategy)
+}
+SYNCHRONOUS: dict[str, type[SteadyRounds]] = {
+    name: kind for name, kind in STRATEGIES.items() if issubclass(kind, SteadyRounds)
 }
 
 
 def build_strategy(name: str, **settings: Any) -> TrainingStrategy:
-    """Return the strategy of a name in ``STRATEGIES``.
-
-    Settings are those of ``build_synchronous`` for the strategies of Flower, and those of the class for an
-    asynchronous one.
+    """Return the strategy of a name in ``STRATEGIES``, made with the settings of its class.
 
     Raises
     ------

@@ -63,7 +63,7 @@ class Hinge:
         return 1.0 if tau <= self.knee else 1.0 / (self.slope * (tau - self.knee) + 1.0)
 
 
-STALENESS: dict[str, Callable[..., StalenessFunction]] = {
+STALENESS: dict[str, type[Constant] | type[Polynomial] | type[Hinge]] = {
     "constant": Constant,
     "polynomial": Polynomial,
     "hinge": Hinge,

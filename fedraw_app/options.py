@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from datasets.randomness import generator
 from federation.config.run_config import RunConfig
-from fedraw import build_strategy
 from fedraw.clock import Clock, VirtualClock, WallClock
 from fedraw.delays import (
     Availability,
@@ -17,12 +16,11 @@ from fedraw.delays import (
     build_delays,
 )
 from fedraw.errors import SettingError
-from fedraw.registry import TrainingStrategy
+from fedraw.options import AsynchronousOptions
+from fedraw.registry import STRATEGIES, TrainingStrategy
+from fedraw.rounds.synchronous import RoundSettings, SteadyRounds
 from fedraw.run.events import Event
-from fedraw.staleness import build_staleness
-
-# Server learning rate of FedAdam and FedYogi unless one is given; that of the others is 1.
-ADAPTIVE_LR = 0.01
+from fedraw.strategies.settings import AsynchronousSettings
 
 
 @dataclass(frozen=True)
@@ -142,75 +140,29 @@ def training_strategy(
     events
         Asynchronous: takes the event log.
     """
-    chosen = config.strategy
-    settings: dict[str, Any] = {
+    kind = STRATEGIES[config.strategy.name]
+    options = kind.Options(
+        **{each.name: getattr(config.strategy, each.name) for each in fields(kind.Options)}
+    )
+    clients = len(sites.names)
+    if issubclass(kind, SteadyRounds):
+        known: RoundSettings = {"seed": seed, "sites": sites.names, "fraction_evaluate": fraction_evaluate}
+        return kind.configured(options, known, clients=clients)
+    assert isinstance(options, AsynchronousOptions)
+    rare_sites = sites.holding(rare_labels)
+    settings: AsynchronousSettings = {
         "seed": seed,
         "sites": sites.names,
-        "buffer_keys": None,
         "fraction_evaluate": fraction_evaluate,
-    }
-    if not chosen.asynchronous:
-        return build_strategy(
-            chosen.name,
-            participation=chosen.participation,
-            proximal_mu=chosen.proximal_mu,
-            server_lr=chosen.server_lr or ADAPTIVE_LR,
-            **settings,
-        )
-    rare_sites = sites.holding(rare_labels)
-    settings |= {
-        "concurrency": chosen.concurrency,
-        "server_lr": chosen.server_lr or _server_lr(config, sites),
-        "weigh_by": chosen.weigh_by,
-        "normalise": chosen.normalise,
         "clock": training_clock(config, sites, rare_sites, seed),
         "dispatch": config.clock.dispatch,
         "job_timeout": config.clock.job_timeout or None,
         "min_available_nodes": 1,
         "node_timeout": config.nodes.timeout,
         "evaluate_every": evaluate_every,
+        "label_coverage": sites.coverage,
         "rare_sites": rare_sites,
         "events": events,
         "timing_only": config.clock.timing_only,
     }
-    return build_strategy(chosen.name, **settings, **_own_settings(config, sites))
-
-
-def _server_lr(config: RunConfig, sites: TrainingSites) -> float:
-    """Return the server's learning rate that an asynchronous strategy has by default.
-
-    Every arrival at ACE makes a step with the updates of all clients, so an update takes part in as many
-    steps as there are clients; its share in each is small enough that they are one step together.
-    """
-    return 1 / len(sites.names) if config.strategy.name in ("ace", "aced") else 1.0
-
-
-def _own_settings(config: RunConfig, sites: TrainingSites) -> dict[str, Any]:
-    """Return the settings that some asynchronous strategies have and others have not."""
-    chosen = config.strategy
-    settings: dict[str, Any] = {}
-    if chosen.buffered:
-        settings["buffer_size"] = chosen.buffer_size
-    if chosen.staleness != "default":
-        settings["staleness"] = build_staleness(
-            chosen.staleness,
-            **{
-                "constant": {},
-                "polynomial": {"exponent": chosen.staleness_exponent},
-                "hinge": {"slope": chosen.staleness_slope, "knee": chosen.staleness_knee},
-            }[chosen.staleness],
-        )
-    if chosen.max_staleness >= 0:
-        settings["max_staleness"] = chosen.max_staleness
-    if chosen.name == "fedasync":
-        settings["mixing"] = chosen.mixing
-    if chosen.name == "fedraw":
-        settings |= {
-            "keep": chosen.keep,
-            "rarity": chosen.rarity,
-            "rarity_weight": chosen.rarity_weight,
-            "label_source": chosen.label_source,
-        }
-        if chosen.label_source == "metrics":
-            settings["label_coverage"] = sites.coverage
-    return settings
+    return kind.configured(options, settings, clients=clients)

@@ -6,8 +6,9 @@ strategy and every array keeps its dtype.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self, TypedDict
 
 import numpy as np
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
@@ -17,13 +18,25 @@ from flwr.serverapp.strategy import FedAdam, FedProx, FedYogi
 from fedraw.arrays import is_buffer, restore_dtype
 from fedraw.errors import SettingError, WeightError
 from fedraw.metrics import with_examples
-from fedraw.names import look_up
+from fedraw.options import StrategyOptions, SynchronousOptions, check_options, option, server_lr_option
 from fedraw.randomness import generator
 from fedraw.rounds.rounds import Rounds
 
+# Server learning rate of FedAdam and FedYogi unless one is given.
+ADAPTIVE_LR = 0.01
 
-class PlainBuffers(Rounds):
-    """Mixin in front of one of Flower's averaging strategies.
+
+class RoundSettings(TypedDict, total=False):
+    """What a run knows of a training in rounds and no option says; see ``SteadyRounds``."""
+
+    buffer_keys: Collection[str] | None
+    seed: int
+    sites: Mapping[int, str] | None
+    fraction_evaluate: float
+
+
+class SteadyRounds(Rounds):
+    """Mixin in front of one of Flower's averaging strategies: what makes it safe and repeatable.
 
     Parameters
     ----------
@@ -38,6 +51,13 @@ class PlainBuffers(Rounds):
     **settings
         Settings of Flower's strategy.
     """
+
+    asynchronous: ClassVar[bool] = False
+    buffered: ClassVar[bool] = False
+    paper: ClassVar[str]
+    """Where it is from, such as ``arXiv 1602.05629``."""
+    Options: ClassVar[type[StrategyOptions]] = SynchronousOptions
+    """What a configuration can set."""
 
     def __init__(
         self,
@@ -55,6 +75,28 @@ class PlainBuffers(Rounds):
         self.participation = participation
         self.seed = seed
         self.sites = sites
+
+    @classmethod
+    def configured(cls, options: StrategyOptions, settings: RoundSettings, *, clients: int) -> Self:
+        """Return the strategy that a configuration describes; it works with any number of nodes.
+
+        Parameters
+        ----------
+        options : StrategyOptions
+            An instance of the class's ``Options``.
+        settings : RoundSettings
+            What the run knows and no option says.
+        clients : int
+            Clients that train.
+
+        Raises
+        ------
+        OptionError
+            An option is outside of what is allowed.
+        """
+        check_options(options)
+        any_number = dict.fromkeys(("min_train_nodes", "min_evaluate_nodes", "min_available_nodes"), 1)
+        return cls(**{**any_number, **settings, **options.settings(clients)})
 
     def _site_order(self, node: int) -> tuple[str, int]:
         return ("" if self.sites is None else self.sites.get(node, ""), node)
@@ -133,71 +175,50 @@ def check_weights(weights: list[int | float], key: str) -> None:
         )
 
 
-class BufferedFedAvg(PlainBuffers):
-    """FedAvg (arXiv 1602.05629)."""
+class SteadyFedAvg(SteadyRounds):
+    """Averages the models of the clients, by their examples."""
+
+    paper: ClassVar[str] = "arXiv 1602.05629"
 
 
-class BufferedFedProx(PlainBuffers, FedProx):
-    """FedProx (arXiv 1812.06127): sends ``proximal-mu`` to the clients."""
+@dataclass(frozen=True)
+class FedProxOptions(SynchronousOptions):
+    """Options of FedProx."""
+
+    proximal_mu: float = option(0.01, "weight of the proximal term", at_least=0)
+
+    def settings(self, clients: int) -> dict[str, Any]:
+        """Return the keyword arguments of the strategy."""
+        return super().settings(clients) | {"proximal_mu": self.proximal_mu}
 
 
-class BufferedFedAdam(PlainBuffers, FedAdam):
-    """FedAdam (arXiv 2003.00295)."""
+class SteadyFedProx(SteadyRounds, FedProx):
+    """FedAvg whose clients are held near the global model by a proximal term."""
+
+    paper: ClassVar[str] = "arXiv 1812.06127"
+    Options: ClassVar[type[StrategyOptions]] = FedProxOptions
 
 
-class BufferedFedYogi(PlainBuffers, FedYogi):
-    """FedYogi (arXiv 2003.00295)."""
+@dataclass(frozen=True)
+class AdaptiveOptions(SynchronousOptions):
+    """Options of FedAdam and FedYogi."""
+
+    server_lr: float = server_lr_option()
+
+    def settings(self, clients: int) -> dict[str, Any]:
+        """Return the keyword arguments of the strategy."""
+        return super().settings(clients) | {"eta": self.server_lr or ADAPTIVE_LR}
 
 
-SYNCHRONOUS: dict[str, Callable[..., PlainBuffers]] = {
-    "fedavg": BufferedFedAvg,
-    "fedprox": BufferedFedProx,
-    "fedadam": BufferedFedAdam,
-    "fedyogi": BufferedFedYogi,
-}
+class SteadyFedAdam(SteadyRounds, FedAdam):
+    """FedAvg whose mean change is a gradient for Adam at the server."""
+
+    paper: ClassVar[str] = "arXiv 2003.00295"
+    Options: ClassVar[type[StrategyOptions]] = AdaptiveOptions
 
 
-def build_synchronous(
-    name: str,
-    *,
-    proximal_mu: float,
-    server_lr: float,
-    buffer_keys: Collection[str] | None,
-    participation: float = 1.0,
-    fraction_evaluate: float = 0.0,
-    seed: int = 0,
-    sites: Mapping[int, str] | None = None,
-) -> PlainBuffers:
-    """Return one of Flower's synchronous strategies that works with any number of nodes.
+class SteadyFedYogi(SteadyRounds, FedYogi):
+    """FedAvg whose mean change is a gradient for Yogi at the server."""
 
-    Parameters
-    ----------
-    name : str
-        A key of ``SYNCHRONOUS``.
-    proximal_mu : float
-        Weight of the proximal term; ``fedprox`` alone uses it.
-    server_lr : float
-        Learning rate of the server; ``fedadam`` and ``fedyogi`` alone use it.
-    fraction_evaluate : float
-        Share of the nodes that evaluate; 0 evaluates at no node.
-    buffer_keys, participation, seed, sites
-        See ``PlainBuffers``.
-    """
-    constructor = look_up(SYNCHRONOUS, name, "synchronous strategy")
-    own: dict[str, float] = {}
-    if name == "fedprox":
-        own["proximal_mu"] = proximal_mu
-    elif name in ("fedadam", "fedyogi"):
-        own["eta"] = server_lr
-    return constructor(
-        buffer_keys=buffer_keys,
-        participation=participation,
-        seed=seed,
-        sites=sites,
-        fraction_train=1.0,
-        fraction_evaluate=fraction_evaluate,
-        min_train_nodes=1,
-        min_evaluate_nodes=1,
-        min_available_nodes=1,
-        **own,
-    )
+    paper: ClassVar[str] = "arXiv 2003.00295"
+    Options: ClassVar[type[StrategyOptions]] = AdaptiveOptions

@@ -1,7 +1,8 @@
 """ACE and ACED: every arrival makes a step with the last update of every client (arXiv 2511.19066)."""
 
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -9,16 +10,28 @@ from fedraw import aggregation
 from fedraw.aggregation import Arrays
 from fedraw.delta_cache import DEFAULT_LIMIT, DeltaCache
 from fedraw.errors import SettingError
+from fedraw.options import AsynchronousOptions
 from fedraw.run.buffer import Buffer, Entry, Keep
 from fedraw.run.roster import Roster
-from fedraw.staleness import Constant
+from fedraw.staleness import Constant, StalenessFunction
 from fedraw.strategies.asynchronous import AsynchronousStrategy
+from fedraw.strategies.settings import AsynchronousSettings
+
+
+@dataclass(frozen=True)
+class ACEOptions(AsynchronousOptions):
+    """Options of ACE and ACED."""
+
+    def default_server_lr(self, clients: int) -> float:
+        """Return 1 / clients: an update takes part in about as many steps, which are one step together."""
+        return 1 / clients
 
 
 class ACE(AsynchronousStrategy):
-    """An arrival takes the place of that client's last update U_j; then ``w <- w + server_lr mean_j U_j``.
+    """Makes a step with the last update of every client at each arrival.
 
-    Every client counts the same in every step, however often it arrives. The first step waits for one update
+    An arrival takes the place of that client's last update U_j; then ``w <- w + server_lr mean_j U_j``. Every
+    client counts the same in every step, however often it arrives. The first step waits for one update
     of every client that can be expected to send one.
 
     An update takes part in as many steps as there are arrivals until the client's next one. With several
@@ -32,10 +45,17 @@ class ACE(AsynchronousStrategy):
         See ``AsynchronousStrategy``; there is no buffer size, and the staleness function is constant.
     """
 
+    paper: ClassVar[str] = "arXiv 2511.19066"
+    Options: ClassVar[type[AsynchronousOptions]] = ACEOptions
+    buffered: ClassVar[bool] = False
+    buffer_size: int = 1
     keep: Keep = "newest"
+    staleness: StalenessFunction = Constant()
 
-    def __init__(self, *, memory_limit: int = DEFAULT_LIMIT, **settings: Any) -> None:
-        super().__init__(buffer_size=1, **{"staleness": Constant(), **settings})
+    def __init__(
+        self, *, memory_limit: int = DEFAULT_LIMIT, **settings: Unpack[AsynchronousSettings]
+    ) -> None:
+        super().__init__(**settings)
         self.memory_limit = memory_limit
         self._cache = DeltaCache(memory_limit)
         self._versions: dict[str, int] = {}
@@ -92,20 +112,25 @@ class ACE(AsynchronousStrategy):
 
 
 class ACED(ACE):
-    """ACE with the updates only that are at most ``max_staleness`` versions old.
+    """ACE with the updates only that are not too old.
 
     Parameters
     ----------
-    max_staleness : int
-        Most versions published since an update's client was sent what it trained on.
-    **settings
+    memory_limit : int
         See ``ACE``.
+    **settings
+        See ``ACE``; ``max_staleness`` (10) is the most versions published since an update's client was sent
+        what it trained on.
     """
 
-    def __init__(self, *, max_staleness: int = 10, **settings: Any) -> None:
-        super().__init__(max_staleness=max_staleness, **settings)
-        if self.max_staleness is None:
+    max_staleness: int | None = 10
+
+    def __init__(
+        self, *, memory_limit: int = DEFAULT_LIMIT, **settings: Unpack[AsynchronousSettings]
+    ) -> None:
+        if settings.get("max_staleness", 0) is None:
             raise SettingError("max_staleness is None; ACED needs a number of versions, ACE has no limit")
+        super().__init__(memory_limit=memory_limit, **settings)
 
     def active(self) -> list[str]:
         """Return the sites whose last updates are not too old."""

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
@@ -14,18 +14,19 @@ from fedraw.aggregation import Arrays
 from fedraw.errors import CheckpointError, StrategyError
 from fedraw.label_coverage import LabelCoverage
 from fedraw.metrics import with_examples
+from fedraw.options import AsynchronousOptions, BufferedOptions, check_options
 from fedraw.randomness import generator
 from fedraw.run.buffer import Buffer, Entry, Keep
 from fedraw.run.influence import Influence
 from fedraw.run.loop import AsynchronousRun
 from fedraw.run.roster import Roster
 from fedraw.staleness import staleness_factors
-from fedraw.strategies.settings import AsynchronousSettings
+from fedraw.strategies.settings import AsynchronousSettings, BufferedSettings, Settings
 
 LOGGER = logging.getLogger("flwr.fedraw")
 
 
-class AsynchronousStrategy(AsynchronousSettings, Strategy):
+class AsynchronousStrategy(Settings, Strategy):
     """A strategy without rounds: clients work all the time, and every full buffer makes a version.
 
     Started as Flower's strategies are, with ``start(...)``, where ``num_rounds`` is the number of versions. A
@@ -36,16 +37,46 @@ class AsynchronousStrategy(AsynchronousSettings, Strategy):
     Flower's wrappers for differential privacy run rounds of their own and cannot drive such a strategy; put
     ``flwr.clientapp.mod.LocalDpMod`` into the ClientApp instead: ``ClientApp(mods=[LocalDpMod(...)])``.
 
-    Takes the settings of ``AsynchronousSettings``, all by keyword.
+    Takes ``BufferedSettings`` by keyword; ``Settings`` tells what they mean.
     """
+
+    asynchronous: ClassVar[bool] = True
+    paper: ClassVar[str]
+    """Where it is from, such as ``arXiv 2106.06639``."""
+    Options: ClassVar[type[AsynchronousOptions]] = BufferedOptions
+    """What a configuration can set."""
 
     keep: Keep = "off"
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**settings)
+    def __init__(self, **settings: Unpack[BufferedSettings]) -> None:
+        super().__init__()
+        self._take_settings(settings)
         self.coverage = LabelCoverage(self.label_coverage)
         self._run: AsynchronousRun | None = None
         self._resume: tuple[dict[str, np.ndarray], dict[str, Any]] | None = None
+
+    @classmethod
+    def configured(
+        cls, options: AsynchronousOptions, settings: AsynchronousSettings, *, clients: int
+    ) -> Self:
+        """Return the strategy that a configuration describes.
+
+        Parameters
+        ----------
+        options : AsynchronousOptions
+            An instance of the class's ``Options``.
+        settings : AsynchronousSettings
+            What the run knows and no option says, such as ``seed``, ``sites`` and ``clock``.
+        clients : int
+            Clients that train.
+
+        Raises
+        ------
+        OptionError
+            An option is outside of what is allowed.
+        """
+        check_options(options)
+        return cls(**{**settings, **options.settings(clients)})
 
     def begin(self) -> None:
         """Forget what earlier runs left in the strategy."""

@@ -2,7 +2,7 @@
 Learning with Cached Update Calibration", ICLR 2024)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
@@ -10,14 +10,16 @@ from fedraw import aggregation
 from fedraw.aggregation import Arrays
 from fedraw.delta_cache import DEFAULT_LIMIT, DeltaCache
 from fedraw.run.buffer import Entry
-from fedraw.staleness import Constant
+from fedraw.staleness import Constant, StalenessFunction
 from fedraw.strategies.asynchronous import AsynchronousStrategy
+from fedraw.strategies.settings import BufferedSettings
 
 
 class CA2FL(AsynchronousStrategy):
-    """``w <- w + server_lr (H + sum_i p_i (D_i - h_i))``, then ``h_i <- D_i``.
+    """FedBuff, in which the last update of each absent client stands for it.
 
-    h_i is the last update of client i and H the mean of them over all known clients, one that never sent an
+    ``w <- w + server_lr (H + sum_i p_i (D_i - h_i))``, then ``h_i <- D_i``. h_i is the last update of client
+    i and H the mean of them over all known clients, one that never sent an
     update counting as 0: clients that are not in the buffer are stood for by their last update.
 
     Parameters
@@ -28,8 +30,11 @@ class CA2FL(AsynchronousStrategy):
         See ``AsynchronousStrategy``; the staleness function is constant by default.
     """
 
-    def __init__(self, *, memory_limit: int = DEFAULT_LIMIT, **settings: Any) -> None:
-        super().__init__(**{"staleness": Constant(), **settings})
+    paper: ClassVar[str] = "Wang et al., ICLR 2024"
+    staleness: StalenessFunction = Constant()
+
+    def __init__(self, *, memory_limit: int = DEFAULT_LIMIT, **settings: Unpack[BufferedSettings]) -> None:
+        super().__init__(**settings)
         self.memory_limit = memory_limit
         self._cache = DeltaCache(memory_limit)
 

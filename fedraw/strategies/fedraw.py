@@ -2,17 +2,53 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Unpack, get_args
 
 import numpy as np
 
 from fedraw.aggregation import Arrays
 from fedraw.errors import SettingError
 from fedraw.label_coverage import Reduction, coverage_from_update, rare_label_weights
+from fedraw.options import AsynchronousOptions, BufferedOptions, option
 from fedraw.run.buffer import Entry, Keep
 from fedraw.strategies.asynchronous import AsynchronousStrategy
+from fedraw.strategies.settings import BufferedSettings
 
 LabelSource = Literal["metrics", "updates"]
+
+
+@dataclass(frozen=True)
+class FedRAWOptions(BufferedOptions):
+    """Options of FedRAW."""
+
+    keep: str = option(
+        "newest",
+        "one buffer place a client (newest, freshest, or mean of its updates) or several (off)",
+        choices=("newest", "freshest", "mean", "off"),
+    )
+    rarity: str = option(
+        "max", "rarity of a client: mean or maximum of its labels'", choices=get_args(Reduction)
+    )
+    rarity_weight: float = option(
+        6.0, "lambda; the rarest client weighs 1 + lambda times a common one", at_least=0
+    )
+    label_source: str = option(
+        "metrics",
+        "how the server learns which labels a client holds: clients report it (metrics), or updates show it",
+        choices=get_args(LabelSource),
+    )
+
+    def settings(self, clients: int) -> dict[str, Any]:
+        """Return the keyword arguments of the strategy; with ``updates`` it is told no coverage."""
+        own = {
+            "keep": self.keep,
+            "rarity": self.rarity,
+            "rarity_weight": self.rarity_weight,
+            "label_source": self.label_source,
+        }
+        untold = {"label_coverage": None} if self.label_source == "updates" else {}
+        return super().settings(clients) | own | untold
 
 
 class FedRAW(AsynchronousStrategy):
@@ -41,6 +77,9 @@ class FedRAW(AsynchronousStrategy):
         See ``AsynchronousStrategy``.
     """
 
+    paper: ClassVar[str] = "arXiv 2609.07192"
+    Options: ClassVar[type[AsynchronousOptions]] = FedRAWOptions
+
     def __init__(
         self,
         *,
@@ -49,7 +88,7 @@ class FedRAW(AsynchronousStrategy):
         rarity: Reduction = "max",
         label_source: LabelSource = "metrics",
         classifier: tuple[str, str] | None = None,
-        **settings: Any,
+        **settings: Unpack[BufferedSettings],
     ) -> None:
         super().__init__(**settings)
         for name, value, kind in (

@@ -1,17 +1,20 @@
 """FedStaleWeight: clients that are usually stale weigh more (arXiv 2406.02877)."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar, Unpack
 
 import numpy as np
 
 from fedraw.run.buffer import Entry
-from fedraw.staleness import Constant
+from fedraw.staleness import Constant, StalenessFunction
 from fedraw.strategies.asynchronous import AsynchronousStrategy
+from fedraw.strategies.settings import BufferedSettings
 
 
 class FedStaleWeight(AsynchronousStrategy):
-    """``p_i`` proportional to 1 + the mean staleness of client i's updates so far.
+    """FedBuff with more weight for clients whose updates are usually stale.
+
+    ``p_i`` is proportional to 1 + the mean staleness of client i's updates so far.
 
     Parameters
     ----------
@@ -19,8 +22,11 @@ class FedStaleWeight(AsynchronousStrategy):
         See ``AsynchronousStrategy``; the staleness function is constant by default.
     """
 
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(**{"staleness": Constant(), **settings})
+    paper: ClassVar[str] = "arXiv 2406.02877"
+    staleness: StalenessFunction = Constant()
+
+    def __init__(self, **settings: Unpack[BufferedSettings]) -> None:
+        super().__init__(**settings)
         self._staleness: dict[str, list[int]] = {}
 
     def begin(self) -> None:

@@ -1,25 +1,79 @@
-"""The settings that all asynchronous strategies share, checked once."""
+"""The settings that all asynchronous strategies share: their types, defaults and checks, once."""
 
+import logging
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, get_args
+from typing import Any, ClassVar, TypedDict, get_args
 
 from fedraw.aggregation import Normalisation
 from fedraw.clock import Clock, WallClock
 from fedraw.errors import SettingError
 from fedraw.metrics import MetricsAggregation, average_metrics
+from fedraw.names import did_you_mean
 from fedraw.run.events import EventSink
 from fedraw.run.roster import Policy
 from fedraw.staleness import Polynomial, StalenessFunction
 
-if TYPE_CHECKING:
-    from fedraw.strategies.asynchronous import AsynchronousStrategy
+LOGGER = logging.getLogger("flwr.fedraw")
 
 
-class AsynchronousSettings:
-    """Settings of an asynchronous strategy.
+class FlowerSettings(TypedDict, total=False):
+    """The constructor arguments of Flower's ``FedAvg``."""
 
-    Parameters
+    fraction_train: float
+    fraction_evaluate: float
+    min_train_nodes: int
+    min_evaluate_nodes: int
+    min_available_nodes: int
+    weighted_by_key: str
+    arrayrecord_key: str
+    configrecord_key: str
+    train_metrics_aggr_fn: MetricsAggregation | None
+    evaluate_metrics_aggr_fn: MetricsAggregation | None
+
+
+class AsynchronousSettings(FlowerSettings, total=False):
+    """The keyword arguments of every asynchronous strategy; see ``Settings`` for what they mean."""
+
+    concurrency: int
+    server_lr: float
+    weigh_by: str
+    staleness: StalenessFunction | None
+    max_staleness: int | None
+    normalise: Normalisation
+    clock: Clock | None
+    dispatch: Policy
+    seed: int
+    sites: Mapping[int, str] | None
+    buffer_keys: Collection[str] | None
+    job_timeout: float | None
+    node_timeout: float
+    retry_after: float
+    retry_limit: float
+    give_up_after: int
+    evaluate_every: int
+    coverage_key: str
+    label_coverage: Mapping[str, Sequence[int]] | None
+    rare_sites: Collection[str] | None
+    events: EventSink | None
+    on_step: Callable[[Any], None] | None
+    timing_only: bool
+
+
+class BufferedSettings(AsynchronousSettings, total=False):
+    """The keyword arguments of the asynchronous strategies with a buffer."""
+
+    buffer_size: int
+
+
+# Arguments of FedAvg that say how a round is made; there is none.
+WITHOUT_MEANING = ("fraction_train", "min_train_nodes", "min_evaluate_nodes")
+
+
+class Settings:
+    """Settings of an asynchronous strategy, as attributes; a strategy gives its own defaults as its own.
+
+    Attributes
     ----------
     buffer_size : int
         Updates that make a version.
@@ -30,12 +84,12 @@ class AsynchronousSettings:
     weigh_by : str
         ``uniform``, or ``examples`` (the metric ``weighted_by_key``).
     staleness : callable
-        s, a function of tau; see ``strategies.staleness``.
+        s, a function of tau; see ``fedraw.staleness``.
     max_staleness : int or None
         An update older than that at its arrival is dropped.
     normalise : str
         ``entries``, ``buffer`` or ``weights``; see ``aggregation.coefficients``.
-    clock : Clock or None
+    clock : Clock
         ``VirtualClock`` for reproducible simulation; ``WallClock`` (default) takes arrivals as they come.
     dispatch : str
         Who gets a free place: ``available``, who waits longest; ``random``, a seeded choice.
@@ -66,7 +120,7 @@ class AsynchronousSettings:
         a wall clock clients evaluate the last version only: earlier they would be kept from training.
     weighted_by_key, arrayrecord_key, configrecord_key : str
         Keys in messages, as in Flower's strategies.
-    train_metrics_aggr_fn, evaluate_metrics_aggr_fn : callable or None
+    train_metrics_aggr_fn, evaluate_metrics_aggr_fn : callable
         Average the metrics of the updates of a version, and of an evaluation, as in Flower's strategies.
     coverage_key : str
         Metric with a client's label coverage, a list with a 1 for each label that it holds. Clients need not
@@ -81,81 +135,84 @@ class AsynchronousSettings:
         Called with the strategy after each event; ``state_dict`` is valid then.
     timing_only : bool
         Run the schedule without any message (virtual clock): shows participation before anybody trains.
+
+    ``fraction_train``, ``min_train_nodes`` and ``min_evaluate_nodes`` of Flower's strategies are taken, and
+    named in a warning: there are no rounds.
+
+    Raises
+    ------
+    TypeError
+        There is no setting of a name.
+    SettingError
+        A setting is outside of what is allowed.
     """
 
-    def __init__(
-        self,
-        *,
-        buffer_size: int = 4,
-        concurrency: int = 10,
-        server_lr: float = 1.0,
-        weigh_by: str = "uniform",
-        staleness: StalenessFunction | None = None,
-        max_staleness: int | None = None,
-        normalise: Normalisation = "entries",
-        clock: Clock | None = None,
-        dispatch: Policy = "available",
-        seed: int = 0,
-        sites: Mapping[int, str] | None = None,
-        buffer_keys: Collection[str] | None = None,
-        job_timeout: float | None = None,
-        min_available_nodes: int = 2,
-        node_timeout: float = 60.0,
-        retry_after: float = 1.0,
-        retry_limit: float = 60.0,
-        give_up_after: int = 5,
-        fraction_evaluate: float = 0.0,
-        evaluate_every: int = 1,
-        weighted_by_key: str = "num-examples",
-        arrayrecord_key: str = "arrays",
-        configrecord_key: str = "config",
-        train_metrics_aggr_fn: MetricsAggregation | None = None,
-        evaluate_metrics_aggr_fn: MetricsAggregation | None = None,
-        coverage_key: str = "label-coverage",
-        label_coverage: Mapping[str, Sequence[int]] | None = None,
-        rare_sites: Collection[str] | None = None,
-        events: EventSink | None = None,
-        on_step: Callable[["AsynchronousStrategy"], None] | None = None,
-        timing_only: bool = False,
-    ) -> None:
-        self.buffer_size = buffer_size
-        self.concurrency = concurrency
-        self.server_lr = server_lr
-        self.weigh_by = weigh_by
-        self.staleness = staleness or Polynomial(0.5)
-        self.max_staleness = max_staleness
-        self.normalise = normalise
-        self.clock = clock or WallClock()
-        self.dispatch = dispatch
-        self.seed = seed
-        self.sites = sites
-        self.buffer_keys = buffer_keys
-        self.job_timeout = job_timeout
-        self.min_available_nodes = min_available_nodes
-        self.node_timeout = node_timeout
-        self.retry_after = retry_after
-        self.retry_limit = retry_limit
-        self.give_up_after = give_up_after
-        self.fraction_evaluate = fraction_evaluate
-        self.evaluate_every = evaluate_every
-        self.weighted_by_key = weighted_by_key
-        self.arrayrecord_key = arrayrecord_key
-        self.configrecord_key = configrecord_key
-        self.train_metrics_aggr_fn = train_metrics_aggr_fn or average_metrics
-        self.evaluate_metrics_aggr_fn = evaluate_metrics_aggr_fn or average_metrics
-        self.coverage_key = coverage_key
-        self.label_coverage = label_coverage
-        self.rare_sites = rare_sites
-        self.events = events
-        self.on_step = on_step
-        self.timing_only = timing_only
+    buffered: ClassVar[bool] = True
+    """Whether a version waits for ``buffer_size`` updates."""
+
+    buffer_size: int = 4
+    concurrency: int = 10
+    server_lr: float = 1.0
+    weigh_by: str = "uniform"
+    staleness: StalenessFunction = Polynomial(0.5)
+    max_staleness: int | None = None
+    normalise: Normalisation = "entries"
+    clock: Clock
+    dispatch: Policy = "available"
+    seed: int = 0
+    sites: Mapping[int, str] | None = None
+    buffer_keys: Collection[str] | None = None
+    job_timeout: float | None = None
+    min_available_nodes: int = 2
+    node_timeout: float = 60.0
+    retry_after: float = 1.0
+    retry_limit: float = 60.0
+    give_up_after: int = 5
+    fraction_evaluate: float = 0.0
+    evaluate_every: int = 1
+    weighted_by_key: str = "num-examples"
+    arrayrecord_key: str = "arrays"
+    configrecord_key: str = "config"
+    train_metrics_aggr_fn: MetricsAggregation = staticmethod(average_metrics)
+    evaluate_metrics_aggr_fn: MetricsAggregation = staticmethod(average_metrics)
+    coverage_key: str = "label-coverage"
+    label_coverage: Mapping[str, Sequence[int]] | None = None
+    rare_sites: Collection[str] | None = None
+    events: EventSink | None = None
+    on_step: Callable[[Any], None] | None = None
+    timing_only: bool = False
+
+    def _take_settings(self, settings: Mapping[str, Any]) -> None:
+        """Make attributes of the settings; None stands for the default where there is one."""
+        kind = type(self).__name__
+        for name, value in settings.items():
+            if name not in BufferedSettings.__annotations__:
+                near = did_you_mean(name, BufferedSettings.__annotations__)
+                raise TypeError(f"{kind} has no setting '{name}'{near}")
+            if name == "buffer_size" and not self.buffered:
+                raise SettingError(
+                    f"buffer_size is {value!r}; {kind} has no buffer, each update makes a version"
+                )
+            if value is not None and name not in WITHOUT_MEANING:
+                setattr(self, name, value)
+        if "clock" not in vars(self):
+            self.clock = WallClock()
+        if idle := [name for name in WITHOUT_MEANING if name in settings]:
+            LOGGER.warning(
+                "%s has no rounds, so %s of FedAvg %s nothing; `concurrency` bounds how many clients train, "
+                "`fraction_evaluate` how many evaluate",
+                kind,
+                " and ".join(idle),
+                "does" if len(idle) == 1 else "do",
+            )
         self._check_settings()
 
     def _check_settings(self) -> None:
-        for setting, least in (("buffer_size", 1), ("concurrency", 1), ("min_available_nodes", 1)):
-            _check(setting, getattr(self, setting), getattr(self, setting) >= least, f"at least {least}")
-        for setting in ("give_up_after", "evaluate_every"):
-            _check(setting, getattr(self, setting), getattr(self, setting) >= 1, "at least 1")
+        for setting in (
+            *("buffer_size", "concurrency", "min_available_nodes", "give_up_after", "evaluate_every"),
+        ):
+            value = getattr(self, setting)
+            _check(setting, value, value >= 1, "at least 1")
         for setting in ("server_lr", "retry_after", "retry_limit"):
             value = getattr(self, setting)
             _check(setting, value, value > 0 and math.isfinite(value), "a finite number above 0")

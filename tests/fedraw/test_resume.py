@@ -36,7 +36,7 @@ VERSIONS = 7
 
 def build(variant, **more):
     name, own = VARIANTS[variant]
-    sized = {} if name in ("ace", "aced", "fedasync") else {"buffer_size": 3}
+    sized = {"buffer_size": 3} if ASYNCHRONOUS[name].buffered else {}
     return build_strategy(
         name, clock=random_clock(), concurrency=3, max_staleness=3, retry_after=0.7, **sized, **own, **more
     )

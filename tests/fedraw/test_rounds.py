@@ -5,7 +5,7 @@ from flwr.app import MetricRecord
 from flwr.serverapp.strategy import Strategy
 
 from fedraw.errors import CheckpointError
-from fedraw.rounds.synchronous import SYNCHRONOUS, build_synchronous
+from fedraw.registry import SYNCHRONOUS
 from tests.fedraw.toy import arrays_of, linear_app, number, start, through_json
 
 ROUNDS = 6
@@ -16,15 +16,9 @@ class StopHereError(Exception):
 
 
 def build(name, on_step=None):
-    strategy = build_synchronous(
-        name,
-        proximal_mu=0.1,
-        server_lr=0.1,
-        buffer_keys=None,
-        participation=0.6,
-        fraction_evaluate=1.0,
-        seed=3,
-    )
+    kind = SYNCHRONOUS[name]
+    options = kind.Options(participation=0.6)
+    strategy = kind.configured(options, {"fraction_evaluate": 1.0, "seed": 3}, clients=4)
     strategy.on_step = on_step
     return strategy
 
@@ -101,7 +95,7 @@ def test_a_checkpoint_of_another_strategy_or_model_is_refused():
     strategy = build("fedavg")
     run(strategy, rounds=1)
     state = strategy.state_dict()
-    with pytest.raises(CheckpointError, match="of BufferedFedAvg, this is BufferedFedYogi"):
+    with pytest.raises(CheckpointError, match="of SteadyFedAvg, this is SteadyFedYogi"):
         build("fedyogi").load_state(*state)
     other = build("fedavg")
     other.load_state(*state)

@@ -31,7 +31,7 @@ from tests.fedraw.toy import (
 from tests.inprocess import InProcessGrid
 
 NAMES = list(ASYNCHRONOUS)
-BUFFERED = [name for name in NAMES if name not in ("fedasync", "ace", "aced")]
+BUFFERED = [name for name in NAMES if ASYNCHRONOUS[name].buffered]
 
 
 def build(name, **settings):

@@ -1,12 +1,15 @@
 """Flower's synchronous strategies with plain averages of buffers."""
 
+from dataclasses import fields
+
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from fedraw.errors import SettingError, UnknownNameError, WeightError
-from fedraw.rounds.synchronous import SYNCHRONOUS, build_synchronous
+from fedraw.errors import OptionError, SettingError, UnknownNameError, WeightError
+from fedraw.names import look_up
+from fedraw.registry import SYNCHRONOUS
 from tests.inprocess import InProcessGrid
 
 NAMES = list(SYNCHRONOUS)
@@ -41,10 +44,21 @@ def initial():
     )
 
 
+OPTIONS = {"proximal_mu": 0.1, "server_lr": 0.1}
+
+
+def build(name, **settings):
+    """Build a strategy as a configuration does, from its options and the settings of the run."""
+    kind = look_up(SYNCHRONOUS, name, "strategy")
+    settings = OPTIONS | settings
+    options = {each.name: settings.pop(each.name) for each in fields(kind.Options) if each.name in settings}
+    own = {key: value for key, value in settings.items() if key not in OPTIONS}
+    return kind.configured(kind.Options(**options), own, clients=4)
+
+
 def run(name, examples, rounds=2, **settings):
-    settings = {"proximal_mu": 0.1, "server_lr": 0.1, "buffer_keys": None, **settings}
     grid = InProcessGrid(client_app(examples), len(examples))
-    strategy = build_synchronous(name, **settings)
+    strategy = build(name, **settings)
     return strategy.start(grid, initial(), num_rounds=rounds), grid
 
 
@@ -91,7 +105,7 @@ def test_clients_that_all_fail_leave_the_arrays_alone(name):
     def train(message: Message, context: Context) -> Message:
         raise ValueError("boom")
 
-    strategy = build_synchronous(name, proximal_mu=0.1, server_lr=0.1, buffer_keys=None)
+    strategy = build(name)
     arrays, metrics = strategy.aggregate_train(
         1,
         InProcessGrid(app, 2).send_and_receive(
@@ -106,11 +120,8 @@ def test_a_share_of_the_nodes_takes_part_by_seed_and_site_name():
     names = ["a", "b", "c", "d", "e"]
 
     def sent(node_of_site, seed):
-        strategy = build_synchronous(
+        strategy = build(
             "fedavg",
-            proximal_mu=0.0,
-            server_lr=1.0,
-            buffer_keys=None,
             participation=0.4,
             seed=seed,
             sites={node: site for site, node in node_of_site.items()},
@@ -134,6 +145,8 @@ def test_a_share_of_the_nodes_takes_part_by_seed_and_site_name():
 
 def test_unknown_names_and_settings_are_refused():
     with pytest.raises(UnknownNameError, match="fedavg"):
-        build_synchronous("fedavgg", proximal_mu=0.0, server_lr=1.0, buffer_keys=None)
+        build("fedavgg")
     with pytest.raises(SettingError, match="participation is 0"):
-        build_synchronous("fedavg", proximal_mu=0.0, server_lr=1.0, buffer_keys=None, participation=0.0)
+        SYNCHRONOUS["fedavg"](participation=0.0)
+    with pytest.raises(OptionError, match=r"participation = 0\.0 must be above 0 and at most 1"):
+        build("fedavg", participation=0.0)
