@@ -25,7 +25,7 @@ from federation.messages.hello import Federation, meet_again
 from federation.runs.checkpoints import Checkpoint
 from federation.runs.participation import participation_line
 from federation.runs.progress import NOTICE, Progress, table_text
-from federation.runs.provenance import Session
+from federation.runs.provenance import RunBooks
 from federation.runs.run_folder import CURVE, INFLUENCE_PLOT, STALENESS_PLOT, RunFolder
 from fedraw_app.options import TrainingSites
 from fedraw_app.plots import draw_influence, draw_staleness
@@ -63,7 +63,7 @@ class LabelRounds:
         self.federation = federation
         self.budget = budget
         self.evaluation = ServerEvaluation(config, data)
-        self.session = Session(config, clients, federation, folder)
+        self.session = RunBooks(config, clients, federation, folder)
         self.participation = Participation()
         self.gamma_mean: float | None = None
         self.num_labelled: dict[str, int] = {}

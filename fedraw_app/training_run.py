@@ -17,7 +17,7 @@ from federation.messages.grid import ClientGrid
 from federation.messages.hello import Federation
 from federation.runs.checkpoints import Checkpoint
 from federation.runs.progress import NOTICE, StepProgress, table_text
-from federation.runs.provenance import Session
+from federation.runs.provenance import RunBooks
 from federation.runs.run_folder import INFLUENCE_PLOT, STALENESS_PLOT, TIME_PLOT, RunFolder
 from fedraw.errors import RunStoppedError
 from fedraw_app.options import TrainingSites
@@ -45,7 +45,7 @@ class TrainingRun:
         self.config = config
         self.data = data
         self.folder = folder
-        self.session = Session(config, clients, federation, folder)
+        self.session = RunBooks(config, clients, federation, folder)
         self.evaluation = ServerEvaluation(config, data)
         self.step = "version" if config.strategy.asynchronous else "round"
         sites = TrainingSites(

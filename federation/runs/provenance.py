@@ -24,8 +24,10 @@ logger = logging.getLogger("rarefl")
 PACKAGES = ("flwr", "ray", "torch", "numpy")
 
 
-class Session:
-    """The time of a run since the server started it or went on with it, and those before.
+class RunBooks:
+    """What a run was made with and what it took, in this session of the server and in those before.
+
+    A session is what one process did, from the start of the run or from where it went on.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 import logging
 from typing import NamedTuple
 
-from federation.config.run_config import RunConfig, flatten, parse_run_config
+from federation.config.run_config import RunConfig, default_run_config, flatten, parse_run_config
 from federation.errors import ConfigError, RunFolderError
 from federation.runs.checkpoints import Checkpoint
 from federation.runs.progress import NOTICE
@@ -54,9 +54,11 @@ def open_run(config: RunConfig, label: str) -> OpenRun:
 
 
 def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
-    stored = folder.stored_config
+    stored = flatten(folder.stored_config)
+    defaults = default_run_config()
+    later = [key for key in defaults if key not in stored]
     try:
-        before = parse_run_config(flatten(stored))
+        before = parse_run_config(defaults | stored)
     except ConfigError as error:
         raise ConfigError(
             f"output.resume: {folder.path} was made by another version of this app ({error}); resume it with "
@@ -75,7 +77,7 @@ def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
         )
     checkpoint = folder.load_checkpoint()
     now = config.resolved()
-    now["output"] |= {key: stored["output"][key] for key in ("dir", "resume")}
+    now["output"] |= {"dir": before.output.dir, "resume": before.output.resume}
     folder.write_config(now)
     folder.write_summary(folder.told)
     if config.steps > before.steps:
@@ -84,6 +86,13 @@ def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
             "longer schedule, those before keep that of the shorter one",
             before.steps,
             config.steps,
+        )
+    if later:
+        logger.log(
+            NOTICE,
+            "the run was started by a version of this app without %s, which %s at the default",
+            ", ".join(later),
+            "stays" if len(later) == 1 else "stay",
         )
     start = "from its checkpoint" if checkpoint else "from its start"
     logger.log(NOTICE, "the run in %s goes on %s", folder.path, start)

@@ -16,10 +16,10 @@ from PIL import Image
 
 from federation.config.run_config import RunConfig, flatten
 from federation.errors import ConfigError
+from federation.measures import PER_CLASS
 
 # Columns of rounds.csv that say where a row belongs.
 _PLACES = ("label_round", "round", "version", "time")
-_PER_CLASS = "accuracy_class_"
 # Columns of queries.csv with a number for each site.
 _OF_SITES = ("gamma", "d", "s", "labelled")
 
@@ -61,6 +61,7 @@ class Tracking:
 
         self._config = config
         self._begun = time()
+        self._label_round = 0  # of the last event
         self._staleness: list[float] = []
         self._lost: Counter[str] = Counter()
         folder.mkdir(exist_ok=True)
@@ -74,15 +75,15 @@ class Tracking:
         measures = {column: value for column, value in row.items() if column not in _PLACES}
         label_round = int(row.get("label_round", 0))
         if label_round:
-            step = (label_round - 1) * self._config.steps + int(row["round"])
+            step = self._step(label_round, row["round"])
             if row["round"] == self._config.steps:
                 for column, value in measures.items():
-                    if not column.startswith(_PER_CLASS):
+                    if not column.startswith(PER_CLASS):
                         self._scalar(f"label_rounds/{column}", value, label_round)
         else:
             step = int(row["version"])
         for column, value in measures.items():
-            label = column.removeprefix(_PER_CLASS)
+            label = column.removeprefix(PER_CLASS)
             tag = f"measures/{column}" if label == column else f"class_accuracy/{label}"
             self._scalar(tag, value, step, row.get("time"))
         self._writer.flush()
@@ -101,7 +102,10 @@ class Tracking:
         if not self._config.strategy.asynchronous:
             return
         for row in rows:
-            kind = row["kind"]
+            kind, label_round = row["kind"], int(row.get("label_round", 0))
+            if label_round != self._label_round:
+                self._label_round = label_round
+                self._staleness, self._lost = [], Counter()
             if kind == "aggregate":
                 self._staleness.append(row["staleness"])
             elif kind in ("replace", "drop", "fail"):
@@ -114,8 +118,10 @@ class Tracking:
                     "dropped": self._lost["drop"],
                     "failed": self._lost["fail"],
                 }
+                # Each label round has a clock of its own, which begins at 0.
+                step, seconds = self._step(label_round, row["version"]), None if label_round else row["time"]
                 for name, value in told.items():
-                    self._scalar(f"updates/{name}", value, int(row["version"]), row["time"])
+                    self._scalar(f"updates/{name}", value, step, seconds)
                 self._staleness, self._lost = [], Counter()
 
     def add_picture(self, file: Path) -> None:
@@ -130,7 +136,7 @@ class Tracking:
         measures = {
             f"final/{column}": float(value)
             for column, value in last.items()
-            if _is_number(value) and column not in _PLACES and not column.startswith(_PER_CLASS)
+            if _is_number(value) and column not in _PLACES and not column.startswith(PER_CLASS)
         }
         settings = flatten({**self._config.resolved(), "output": {}})
         # In a second file: TensorBoard goes on to it when it has read the first.
@@ -140,6 +146,10 @@ class Tracking:
     def close(self) -> None:
         """Write what is left."""
         self._writer.close()
+
+    def _step(self, label_round: int, step: int) -> int:
+        """Return a round or version counted through all label rounds; ``label_round`` is 0 without them."""
+        return max(label_round - 1, 0) * self._config.steps + int(step)
 
     def _scalar(self, tag: str, value: Any, step: int, seconds: float | None = None) -> None:
         if _is_number(value):

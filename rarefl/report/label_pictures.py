@@ -1,16 +1,15 @@
 """Pictures of label rounds: learning curves, what was bought, which model was asked, what is confused."""
 
-from collections.abc import Callable
-
 import matplotlib as mpl
 import numpy as np
 import pandas as pd
 
 from federation.runs.run_folder import CONFUSION, QUERIES
 from rarefl.report.drawing import MOST_NAMES, Picture, band, legend_below, looks, panels, plain, shade
-from rarefl.report.runs import Findings, Run
-from rarefl.report.sections import Section
-from rarefl.report.shown import curves
+from rarefl.report.influence_pictures import influence_pictures
+from rarefl.report.runs import Findings
+from rarefl.report.sections import Section, gather
+from rarefl.report.shown import curves, uneven
 
 _KEYS = ["method", "seed", "label_round"]
 _COLUMNS = ("label_round", "site", "query_model", "class_0")
@@ -25,19 +24,11 @@ def label_pictures(section: Section, findings: Findings) -> list[Picture]:
         pictures += [_classes(section, bought), _imbalance(section, bought)]
         if queries["query_model"].notna().any():
             pictures.append(_models(section, queries))
+    if uneven(section.rows):
+        pictures += influence_pictures(section, findings)
     if (confusion := confusion_picture(section, findings)) is not None:
         pictures.append(confusion)
     return pictures
-
-
-def gather(section: Section, table: Callable[[Run], pd.DataFrame | None]) -> pd.DataFrame | None:
-    """Return a table of all runs under each other with ``method`` and ``seed``; None where no run has it."""
-    frames = [
-        frame.assign(method=method, seed=run.seed)
-        for method, run in section.runs
-        if (frame := table(run)) is not None and not frame.empty
-    ]
-    return pd.concat(frames, ignore_index=True) if frames else None
 
 
 def _curves(section: Section) -> Picture:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from federation.runs.participation import all_answered, participation_line
 from rarefl.report.drawing import Picture
 from rarefl.report.label_pictures import label_pictures
 from rarefl.report.printed import PrintedTable
@@ -81,7 +82,21 @@ def _part(section: Section, findings: Findings) -> Part:
         results=section.results,
         summary=told,
         protocol=section.protocol,
-        notes=tuple(notes),
+        notes=(*notes, *participation_notes(section)),
         tables=tuple(tables),
         pictures=tuple(pictures),
     )
+
+
+def participation_notes(section: Section) -> list[str]:
+    """Return a note on each run in which a client did not answer a query, and one on all others together."""
+    told = [
+        (f"{method}, seed {run.seed}", run.summary["participation"])
+        for method, run in section.runs
+        if run.summary.get("participation")
+    ]
+    notes = [f"{name}: {participation_line(each)}." for name, each in told if not all_answered(each)]
+    if others := len(told) - len(notes):
+        runs = f"{others} of {len(told)} runs" if notes else "all runs that tell of it"
+        notes.append(f"In {runs} every client answered every query.")
+    return notes

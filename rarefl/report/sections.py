@@ -8,7 +8,7 @@ are never averaged.
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,16 @@ def sections(findings: Findings) -> list[Section]:
         _section(title, slug, protocol, runs, findings)
         for (title, slug), (protocol, runs) in zip(titles, parts, strict=True)
     ]
+
+
+def gather(section: Section, table: Callable[[Run], pd.DataFrame | None]) -> pd.DataFrame | None:
+    """Return a table of all runs under each other with ``method`` and ``seed``; None where no run has it."""
+    frames = [
+        frame.assign(method=method, seed=run.seed)
+        for method, run in section.runs
+        if (frame := table(run)) is not None and not frame.empty
+    ]
+    return pd.concat(frames, ignore_index=True) if frames else None
 
 
 def _with_later_keys(runs: Sequence[Run]) -> list[Run]:

@@ -21,7 +21,15 @@ def write_run(folder: Path, summary: dict[str, Any], **overrides: Any) -> Path:
     return folder
 
 
-def label_rounds(folder: Path, name: str, seed: int, accuracies: Sequence[float], **overrides: Any) -> Path:
+def label_rounds(
+    folder: Path,
+    name: str,
+    seed: int,
+    accuracies: Sequence[float],
+    influence: dict[str, Any] | None = None,
+    participation: dict[str, Any] | None = None,
+    **overrides: Any,
+) -> Path:
     """Write a run of label rounds; the rare-label accuracy is half of the others."""
     rounds = [
         {
@@ -33,10 +41,17 @@ def label_rounds(folder: Path, name: str, seed: int, accuracies: Sequence[float]
             "rare_accuracy": accuracy / 2,
             "macro_f1": accuracy,
             "rare_label_share": 0.05,
+            **(influence or {}),
         }
         for place, accuracy in enumerate(accuracies, start=1)
     ]
-    summary = {"label_rounds": rounds, "class_names": ["cat & dog", "<b>$x$"], "train_class_counts": [30, 10]}
+    summary: dict[str, Any] = {
+        "label_rounds": rounds,
+        "class_names": ["cat & dog", "<b>$x$"],
+        "train_class_counts": [30, 10],
+    }
+    if participation is not None:
+        summary["participation"] = participation
     return write_run(folder, summary, query__name=name, seed=seed, **overrides)
 
 

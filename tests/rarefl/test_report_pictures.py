@@ -108,6 +108,22 @@ def test_training(tmp_path: Path) -> None:
     assert bars == pytest.approx({0: 100 * 2 / 3, 2: 100 / 3})
 
 
+def test_label_rounds_of_an_asynchronous_strategy(tmp_path: Path) -> None:
+    influence = {"rare_share_of_clients": 0.5, "rare_share_of_updates": 0.25, "rare_share_of_weight": 0.3}
+    folder = label_rounds(tmp_path / "run", "random", 1, [0.5, 0.6], influence, strategy__name="fedraw")
+    rows = "1,a,0,0.5,0.5\n1,b,1,0.5,0.5\n2,a,0,0.75,0.7\n2,b,1,0.25,0.3\n2,(rare sites),1,0.25,0.3\n"
+    (folder / "influence.csv").write_text(f"label_round,site,rare,share_of_updates,share_of_weight\n{rows}")
+    (folder / "events.csv").write_text("label_round,kind,staleness\n1,aggregate,0\n2,aggregate,1\n")
+    pictures = label_pictures(*only_section(tmp_path))
+    drawn = {picture.slug.removeprefix("digits-label-rounds-"): picture for picture in pictures}
+    assert set(drawn) == {"curves", "influence", "staleness"}
+    others, rare = drawn["influence"].figure.axes[0].collections
+    assert others.get_offsets().tolist() == [[75, 70]]
+    assert rare.get_offsets().tolist() == [[25, 30]]
+    assert "in the training of the last label round." in drawn["influence"].caption
+    assert len(drawn["staleness"].figure.axes[0].patches) == 2
+
+
 def test_methods_differ_in_more_than_colour() -> None:
     found = looks([str(place) for place in range(20)])
     assert len({(look.marker, look.dashes) for look in found.values()}) == 20

@@ -96,6 +96,17 @@ def test_missing_tables_are_told_once(tmp_path: Path) -> None:
     assert sum("2 of 2 runs have no queries.csv" in warning for warning in report.warnings) == 1
 
 
+def test_who_was_left_out_of_a_query_is_a_note(tmp_path: Path) -> None:
+    left_out = [{"site": "site-3", "label_round": 2, "what": "query.select", "reason": "killed"}]
+    for seed, answered, missing in ((1, 5, []), (2, 4, left_out), (3, 5, [])):
+        told = {"asked": 5, "answered": answered, "left_out": missing}
+        label_rounds(tmp_path / str(seed), "random", seed, [0.5], participation=told)
+    label_rounds(tmp_path / "old", "random", 4, [0.5])
+    notes = build([tmp_path]).parts[0].notes
+    assert "random, seed 2: asked 5 times, answered 4; site-3 left out of label round 2." in notes
+    assert "In 2 of 3 runs every client answered every query." in notes
+
+
 # --- sections
 
 

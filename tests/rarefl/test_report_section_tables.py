@@ -60,6 +60,36 @@ def test_label_rounds(tmp_path: Path) -> None:
     assert told["sd"].tolist() == pytest.approx([2**0.5, 31**0.5])
 
 
+INFLUENCE = {"rare_share_of_clients": 0.5, "rare_share_of_weight": 0.25, "replaced_per_flush": 0.5}
+
+
+def test_label_rounds_of_an_asynchronous_strategy_tell_who_shaped_the_model(tmp_path: Path) -> None:
+    even = INFLUENCE | {"rare_share_of_updates": 0.5, "replaced_per_flush": 0.0}
+    label_rounds(tmp_path / "a", "random", 1, [0.5], even)
+    label_rounds(
+        tmp_path / "b",
+        "random",
+        1,
+        [0.5],
+        INFLUENCE | {"rare_share_of_updates": 0.125},
+        strategy__name="fedraw",
+    )
+    (means, *_), _ = section_tables(only_section(tmp_path))
+    assert means.headings == ("labelled", "measure", "fedavg", "fedraw")
+    assert lines(means)[4:] == [
+        ["", "participations of rare sites %", "50.0", "12.5"],
+        ["", "weight of rare sites %", "25.0", "25.0"],
+        ["", "updates replaced a flush", "0.00", "0.50"],
+        ["", "seeds", "1", "1"],
+    ]
+
+
+def test_rounds_in_which_all_take_part_say_nothing_of_it(tmp_path: Path) -> None:
+    label_rounds(tmp_path / "a", "random", 1, [0.5], INFLUENCE | {"rare_share_of_updates": 0.5})
+    (means, *_), _ = section_tables(only_section(tmp_path))
+    assert not [row for row in lines(means) if "rare sites" in row[1]]
+
+
 def test_one_seed_has_no_deviation_and_no_test(tmp_path: Path) -> None:
     for name in ("random", "fairfal"):
         label_rounds(tmp_path / name, name, 1, [0.5])

@@ -132,6 +132,19 @@ def test_updates_of_rounds_are_not_stale(tmp_path: Path) -> None:
     assert scalars(tmp_path) == {}
 
 
+def test_updates_of_label_rounds_are_counted_through(tmp_path: Path) -> None:
+    settings = config(tmp_path, strategy__name="fedraw", **{"train__versions": 2})
+    folder, _ = open_run(settings, "digits")
+    # Of the update that waits when a label round ends the next one knows nothing.
+    waits = [event(9.5, "aggregate", "b", 3, 9), event(9.5, "drop", "b", 3, 9)]
+    for label_round in (1, 2):
+        folder.append_events([{"label_round": label_round} | row for row in [*EVENTS, *waits]])
+    folder.release()
+    assert scalars(tmp_path) == {
+        tag: [*points, *((2 + step, value) for step, value in points)] for tag, points in UPDATES.items()
+    }
+
+
 def test_a_run_that_goes_on_tells_what_its_checkpoint_knows_and_what_follows(tmp_path: Path) -> None:
     settings = config(tmp_path, app="fedraw", strategy__name="fedraw")
     folder, _ = open_run(settings, "digits")
