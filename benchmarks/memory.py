@@ -20,8 +20,8 @@ import numpy as np
 import psutil
 import tomli_w
 
+from rarefl.settings import PROJECT_ROOT
 from rarefl.superlink import LocalSuperLink
-from rarefl.sweep_plan import PROJECT_ROOT
 
 LABEL_ROUNDS = 5
 BEGIN = 10  # round after which memory must not grow

@@ -6,7 +6,6 @@ root first on the path.
 """
 
 import hashlib
-import json
 import os
 import shlex
 import shutil
@@ -20,7 +19,6 @@ from typing import Annotated, NoReturn
 import platformdirs
 import typer
 from rich.console import Console
-from rich.table import Table
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -31,71 +29,158 @@ app = typer.Typer(
     pretty_exceptions_show_locals=False,
 )
 
-Preset = Annotated[Path, typer.Argument(help="Run-config file, such as conf/NAME.toml.", show_default=False)]
+SETTINGS_ERROR = 2
+"""Exit status when settings are wrong, and nothing was started; 1 is for what went wrong later."""
+
+Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PRESET] [KEY=VALUE]...",
+        help="A run-config file or the name of one in conf/, and values in place of its own.",
+        show_default=False,
+    ),
+]
+More = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", hidden=True)]
+FederationConfig = Annotated[
+    str,
+    typer.Option(
+        help="KEY=VALUE pairs for flwr run in place of what is fitted to this machine, such as "
+        "'client-resources-num-gpus=0.25'.",
+        show_default=False,
+    ),
+]
 
 
 @app.command()
-def check(
-    preset: Preset,
-    settings: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="A value in place of the preset's.")
+def run(
+    words: Words = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(help="Go on with the run in this folder, by its own settings.", show_default=False),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Tell what the run would do, and start nothing.")
+    ] = False,
+    federation: Annotated[
+        str,
+        typer.Option(
+            help="Name of a SuperLink in Flower's config.toml, to run on real SuperNodes.", show_default=False
+        ),
+    ] = "",
+    federation_config: FederationConfig = "",
+) -> None:
+    """Run an experiment: check its settings, simulate it on this machine, and show its results.
+
+    Without a preset it is a small experiment on handwritten digits. Exits with 0 when the run finished, 1
+    when it failed, 2 when its settings are wrong, and 130 after Ctrl-C, which leaves a run that can go on.
+    """
+    from federation.errors import ConfigError
+    from rarefl import machine, settings
+    from rarefl.checks import check_data, check_folder, check_settings, forget_data
+    from rarefl.dry_run import show_dry_run
+    from rarefl.run import check_connection, run_here, run_there
+
+    console = _console()
+    with _errors_in_one_line(status=SETTINGS_ERROR):
+        given = settings.read_words(words or [])
+        config = settings.resumed(resume, given) if resume else given.config()
+        check_settings(config, here=not federation)
+        if federation and dry_run:
+            raise ConfigError("--dry-run tells of a run on this machine; leave --federation out")
+        if federation:
+            check_connection(federation)
+        else:
+            check_folder(config)
+            this = machine.Machine.this()
+            federation_config = machine.federation_config(federation_config, config.data.clients, this)
+            data = check_data(config)
+    if dry_run:
+        with _errors_in_one_line():
+            show_dry_run(config, given, data, this, federation_config, console)
+        return
+    with _errors_in_one_line(), _signals_like_ctrl_c():
+        if federation:
+            ended = run_there(config, given.name, federation, federation_config, console)
+        else:
+            del data
+            forget_data()
+            ended = run_here(config, given.name, federation_config, console)
+    if ended.error:
+        typer.echo(f"error: {ended.error}", err=True)
+    raise typer.Exit(ended.status)
+
+
+@app.command(name="list")
+def list_(
+    topic: Annotated[
+        str | None,
+        typer.Argument(help="strategies, queries, data, models, presets or runs.", show_default=False),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Argument(metavar="[DIR]", help="For runs: where they lie.", show_default=False),
     ] = None,
 ) -> None:
-    """Check a run config (conf/NAME.toml) and print every key of it, with where its value comes from."""
-    from federation.config.run_config import default_run_config
-    from federation.errors import ConfigError
-    from federation.runs.folders import DEFAULT_PARENT, absolute_path
-    from rarefl import sweep_plan
+    """List what there is to choose from, or the runs that were made; without a topic, the topics."""
+    from rarefl import listing
 
     with _errors_in_one_line():
-        given = sweep_plan.parse_settings(settings or [])
-        for key, values in given.items():
-            if len(values) > 1:
-                raise ConfigError(f"--set gives {key} {len(values)} values; a check takes one")
-        config = sweep_plan.merge(preset, {key: values[0] for key, values in given.items()})
-        absolute_path("output.dir", config.output.dir or DEFAULT_PARENT)
-        if config.output.resume:
-            absolute_path("output.resume", config.output.resume)
-        in_preset = sweep_plan.read_preset(preset)
-        defaults = default_run_config()
-    table = Table("key", "value", "from")
-    for key in defaults:
-        source = "--set" if key in given else preset.name if key in in_preset else "default"
-        value = json.dumps(config.flat()[key], ensure_ascii=False)
-        table.add_row(key, value, source, style="dim" if source == "default" else None)
-    Console(markup=False, highlight=False).print(table)
+        table = listing.list_topic(topic, folder) if topic else listing.list_topics()
+    # One line each where a program reads it; a terminal folds the last column.
+    Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 1000).print(table)
+
+
+@app.command()
+def check(words: Words = None, more: More = None) -> None:
+    """Check settings as a run does, and print every key of them, with where its value comes from."""
+    from rarefl import settings
+    from rarefl.checks import check_folder, check_settings
+    from rarefl.settings_table import settings_table
+
+    with _errors_in_one_line(status=SETTINGS_ERROR):
+        given = settings.read_words(words or [], more or [])
+        config = given.config()
+        check_settings(config)
+        check_folder(config)
+    _console().print(settings_table(config, given))
 
 
 @app.command()
 def sweep(
-    preset: Preset,
     out: Annotated[Path, typer.Option(help="Folder of the results; a later call goes on in it.")],
-    settings: Annotated[
+    words: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE,...", help="A key to vary; several make a grid."),
+        typer.Argument(
+            metavar="[PRESET] [KEY=VALUE,VALUE...]...",
+            help="A run-config file or the name of one in conf/, and keys to vary; several make a grid.",
+            show_default=False,
+        ),
     ] = None,
+    more: More = None,
     seeds: Annotated[
         str | None,
         typer.Option(help="Such as 1-3 or 1,4,7; by default the preset's seed.", show_default=False),
     ] = None,
-    federation_config: Annotated[
-        str,
-        typer.Option(
-            help="Passed on to flwr run, such as 'client-resources-num-cpus=2 init-args-num-cpus=8'."
-        ),
-    ] = "",
+    federation_config: FederationConfig = "",
 ) -> None:
-    """Run a grid of run configs around a preset (conf/NAME.toml) with several seeds, and tabulate results.
+    """Run a grid of run configs around a preset with several seeds, and tabulate results.
 
     Finished runs are skipped and unfinished ones go on, so the same command serves after Ctrl-C or a failure.
     """
+    from rarefl import settings
     from rarefl import sweep as sweeping
+    from rarefl.checks import check_data, check_settings, forget_data
     from rarefl.superlink import LocalSuperLink
     from rarefl.sweep_plan import plan_runs
 
     console = _console()
+    with _errors_in_one_line(status=SETTINGS_ERROR):
+        runs = plan_runs(settings.read_words(words or [], more or []), seeds, out)
+        for planned in runs:
+            check_settings(planned.config)
+        check_data(runs[0].config)
+        forget_data()
     with _errors_in_one_line(), _signals_like_ctrl_c():
-        runs = plan_runs(preset, settings or [], seeds, out)
         folder = runs[0].out
         # Not inside --out: Flower would pack what lies there if --out is in the project.
         home = platformdirs.user_cache_path("rarefl") / hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]
@@ -103,10 +188,10 @@ def sweep(
             runs, lambda: LocalSuperLink(home, folder / "superlink.log"), console, federation_config
         )
         shutil.rmtree(home, ignore_errors=True)
-        options: list[tuple[str, str | None]] = [("--set", setting) for setting in settings or []]
-        options += [("--seeds", seeds), ("--out", str(out)), ("--federation-config", federation_config)]
-        words = [word for option, value in options if value for word in (option, value)]
-        command = shlex.join(["rarefl", "sweep", str(preset), *words])
+        options = [("--seeds", seeds), ("--out", str(out)), ("--federation-config", federation_config)]
+        typed = [word for option, value in options if value for word in (option, value)]
+        typed = [*(words or []), *(word for setting in more or [] for word in ("--set", setting)), *typed]
+        command = shlex.join(["rarefl", "sweep", *typed])
         sweeping.write_results(outcome, runs, command, console)
     if outcome.interrupted:
         raise typer.Exit(130)
@@ -116,27 +201,26 @@ def sweep(
 
 @app.command()
 def data(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Data set, as in data.name; by default the run config's.", show_default=False),
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[DATASET] [PRESET] [KEY=VALUE]...",
+            help="A data set, as in data.name, or a preset, and values in place of its own.",
+            show_default=False,
+        ),
     ] = None,
     root: Annotated[
         Path | None, typer.Option(help="Folder of the data set, in place of data.root.", show_default=False)
     ] = None,
-    run_config: Annotated[
-        Path | None,
-        typer.Option(
-            help="Run-config file, such as conf/NAME.toml; by default the defaults.", show_default=False
-        ),
-    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the pictures, or FILE.png to name them by.")] = Path(),
 ) -> None:
     """Print a data set's card and what a run would train on, and draw its partition and some images."""
-    from rarefl.data_card import data_config, show_data
+    from rarefl.data_card import data_settings, show_data
 
     with _errors_in_one_line():
-        settings = "the default settings" if run_config is None else str(run_config)
-        show_data(data_config(name, root, run_config), settings, out.expanduser(), _console())
+        given = data_settings(words or [], root)
+        settings = "the default settings" if given.preset is None else str(given.preset)
+        show_data(given.config(), settings, out.expanduser(), _console())
 
 
 def _console() -> Console:
@@ -182,15 +266,16 @@ def report(
 
 
 @contextmanager
-def _errors_in_one_line() -> Iterator[None]:
-    from datasets.errors import DataError
-    from federation.errors import RareflError
+def _errors_in_one_line(status: int = 1) -> Iterator[None]:
+    """End with this exit status on what a user can cause, or with 2 where settings are at fault."""
+    from federation.errors import USER_ERRORS, ConfigError, RunFolderError
 
     try:
         yield
-    except (RareflError, DataError) as error:
+    except USER_ERRORS as error:
         typer.echo(f"error: {error}", err=True)
-        raise typer.Exit(1) from None
+        wrong_settings = isinstance(error, ConfigError | RunFolderError)
+        raise typer.Exit(SETTINGS_ERROR if wrong_settings else status) from None
 
 
 @contextmanager

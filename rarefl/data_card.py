@@ -1,8 +1,7 @@
 """What the command ``rarefl data`` tells: a data set's card, and what a run would train on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -13,10 +12,10 @@ from datasets.base import ImageDataset
 from datasets.budget import budget_per_client, label_rounds, most_label_rounds
 from datasets.federated import FederatedData, deal, read_dataset
 from federation.client import data_spec
-from federation.config.run_config import RunConfig, default_run_config, parse_run_config
+from federation.config.run_config import RunConfig
 from federation.errors import ConfigError
 from rarefl.data_pictures import draw_partition, draw_samples
-from rarefl.sweep_plan import read_preset
+from rarefl.settings import PRESETS, Given, read_words
 
 MOST_CLASS_COLUMNS = 12
 """Up to so many classes the table of clients has a column for each."""
@@ -24,22 +23,24 @@ MOST_CLASS_COLUMNS = 12
 _MOST_LEFT_OUT = 5
 
 
-def data_config(name: str | None, root: Path | None, run_config: Path | None) -> RunConfig:
-    """Return the run config that a look at the data goes by: defaults, then the file, then name and root.
+def data_settings(words: Sequence[str], root: Path | None) -> Given:
+    """Return the settings that a look at the data goes by: a data set's name stands for ``data.name=NAME``.
 
     Raises
     ------
     ConfigError
-        If neither a name nor a file is given, or a key or value is wrong.
+        If nothing is given, or a word is no setting.
     """
-    if name is None and run_config is None:
-        raise ConfigError("which data set? Give its name, or --run-config with a file that names one")
-    given: dict[str, Any] = {} if run_config is None else read_preset(run_config)
-    if name is not None:
-        given["data.name"] = name
+    if not words:
+        raise ConfigError("which data set? Give its name (`rarefl list data`), or a preset that names one")
+    settings = [f"data.name={word}" if _names_data(word) else word for word in words]
     if root is not None:
-        given["data.root"] = str(root if str(root).startswith("~") else root.absolute())
-    return parse_run_config(default_run_config() | given)
+        settings.append(f'data.root="{root if str(root).startswith("~") else root.absolute()}"')
+    return read_words(settings)
+
+
+def _names_data(word: str) -> bool:
+    return not ("=" in word or "/" in word or word.endswith(".toml") or (PRESETS / f"{word}.toml").is_file())
 
 
 def show_data(config: RunConfig, settings: str, out: Path, console: Console) -> None:

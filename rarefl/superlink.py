@@ -5,58 +5,31 @@ from first on the path of every Ray worker. This one has its own FLWR_HOME, port
 """
 
 import contextlib
-import json
 import os
-import re
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple, Self
+from typing import Self
 
 import httpx
 import psutil
 
-from federation.errors import RareflError
+from rarefl.flower import FlowerCommands, RunOutcome, SuperLinkError, flower_environment, script
 
 HOME_MARK = "RAREFL_SUPERLINK_HOME"
 """Environment variable by which the processes of a SuperLink are found again, orphans included."""
 
 _CONNECTION = "rarefl"
-_RUN_STARTED = re.compile(r"Successfully started run (\d+)")
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _PORT_TRIES = 3
-_STATUS_TRIES = 5
 _ENDINGS = (psutil.Process.terminate, psutil.Process.kill)
 
 
-class SuperLinkError(RareflError):
-    """The SuperLink did not start, or does not answer."""
-
-
-class RunOutcome(NamedTuple):
-    """How a run ended.
-
-    ``status`` is Flower's own (``finished:completed``, ``finished:failed``, ``finished:stopped``), or
-    ``refused`` when the run was never started, or ``lost`` when the SuperLink died under it.
-    """
-
-    run_id: int | None
-    status: str
-    details: str
-
-    @property
-    def completed(self) -> bool:
-        """Whether Flower says that the ServerApp ended without an error."""
-        return self.status == "finished:completed"
-
-
-class LocalSuperLink:
+class LocalSuperLink(FlowerCommands):
     """A SuperLink for simulations, alive inside a ``with`` block.
 
     Parameters
@@ -79,6 +52,7 @@ class LocalSuperLink:
     def __init__(
         self, home: Path | None = None, log_file: Path | None = None, start_timeout: float = 60.0
     ) -> None:
+        super().__init__()
         self._keep_home = home is not None
         self.home = (home or Path(tempfile.mkdtemp(prefix="rarefl-superlink-"))).resolve()
         self.log_file = log_file or self.home / "superlink.log"
@@ -119,73 +93,12 @@ class LocalSuperLink:
         run_config_file: Path | None = None,
         federation_config: str = "",
         on_line: Callable[[str], None] | None = None,
+        on_own_line: Callable[[str], None] | None = None,
     ) -> RunOutcome:
-        """Run a Flower App and wait for its end; a SuperLink that died in the meantime is started anew.
-
-        Parameters
-        ----------
-        app_dir
-            Folder of the app's ``pyproject.toml``.
-        run_config_file
-            TOML file that overrides the app's run config.
-        federation_config
-            ``key=value`` pairs as ``flwr run --federation-config`` takes them.
-        on_line
-            Called with every line of the run's log, without colours and line end.
-
-        Raises
-        ------
-        KeyboardInterrupt
-            Passed on after the run was stopped.
-        """
+        """Run a Flower App and wait for its end; a SuperLink that died in the meantime is started anew."""
         if not self.running:
             self._start()
-        arguments = ["run", str(app_dir.resolve()), "--stream"]
-        if run_config_file is not None:
-            arguments += ["--run-config", str(run_config_file.resolve())]
-        if federation_config:
-            arguments += ["--federation-config", federation_config]
-        run_id: int | None = None
-        lines: list[str] = []
-        command = self._flwr(arguments)
-        try:
-            for line in _plain_lines(command.stdout):
-                if run_id is None:
-                    lines.append(line)
-                    if match := _RUN_STARTED.search(line):
-                        run_id = int(match[1])
-                if on_line is not None:
-                    on_line(line)
-            command.wait()
-            if run_id is None:
-                return RunOutcome(None, "refused", _error_text(lines))
-            return self._wait_until_finished(run_id)
-        except BaseException:
-            if run_id is not None:
-                self._stop_run(run_id)
-            raise
-        finally:
-            command.kill()
-            command.wait()
-
-    def status(self, run_id: int) -> RunOutcome:
-        """Return what Flower says of a run now; ``flwr run --stream`` exits 0 however the run ended.
-
-        Raises
-        ------
-        SuperLinkError
-            When there is no answer, or the run is unknown.
-        """
-        command = self._flwr(["ls", "--run-id", str(run_id), "--format", "json"], stderr=subprocess.DEVNULL)
-        output, _ = command.communicate()
-        try:
-            answer = json.loads(output)
-        except ValueError:
-            raise SuperLinkError(f"flwr ls gave no answer about run {run_id}: {output.strip()}") from None
-        if not answer.get("success") or not answer.get("runs"):
-            raise SuperLinkError(f"flwr ls knows nothing of run {run_id}: {output.strip()}")
-        run = answer["runs"][0]
-        return RunOutcome(run_id, run["status"], run.get("status-details") or "")
+        return super().submit(app_dir, run_config_file, federation_config, on_line, on_own_line)
 
     def stop(self) -> None:
         """End the SuperLink and every process that it started, Ray's too; harmless when it never started."""
@@ -211,7 +124,7 @@ class LocalSuperLink:
             )
             # No --database: a run that was killed with an earlier SuperLink must not come back to life.
             command = [
-                _script("flower-superlink"),
+                script("flower-superlink"),
                 *("--insecure", "--simulation", "--isolation", "subprocess"),
                 *("--host", "127.0.0.1", "--port", str(self.port)),
             ]
@@ -253,79 +166,21 @@ class LocalSuperLink:
     def _empty(self) -> Path:
         return self.home / "empty"
 
+    def _folder(self) -> Path:
+        return self._empty
+
+    def _why_lost(self) -> str:
+        return "" if self.running else f"the SuperLink ended during the run; {self._log_tail()}"
+
     def _environment(self) -> dict[str, str]:
-        return _environment(self.home, self.port, os.environ)
-
-    def _flwr(self, arguments: list[str], stderr: int = subprocess.STDOUT) -> subprocess.Popen[str]:
-        # A session of its own: Ctrl-C in the terminal reaches us alone, and we decide what stops when.
-        return subprocess.Popen(
-            [_script("flwr"), *arguments],
-            cwd=self._empty,
-            env=self._environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=stderr,
-            text=True,
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
-
-    def _wait_until_finished(self, run_id: int) -> RunOutcome:
-        """Return the outcome; the stream of a run ends a little before it is finished, or when it is lost."""
-        unanswered = 0
-        while True:
-            try:
-                outcome = self.status(run_id)
-            except SuperLinkError:
-                unanswered += 1
-                if not self.running:
-                    return RunOutcome(
-                        run_id, "lost", f"the SuperLink ended during the run; {self._log_tail()}"
-                    )
-                if unanswered == _STATUS_TRIES:
-                    raise
-            else:
-                if outcome.status.startswith("finished"):
-                    return outcome
-            time.sleep(1)
-
-    def _stop_run(self, run_id: int) -> None:
-        command = self._flwr(["stop", str(run_id)])
-        try:
-            command.communicate(timeout=30)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            command.kill()
-            command.wait()
-
-
-def _environment(home: Path, port: int, base: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of everything that belongs to this SuperLink."""
-    scripts = str(Path(sys.executable).parent)
-    return {
-        **base,
-        # The SuperLink starts further commands of Flower by their bare names.
-        "PATH": os.pathsep.join([scripts, base.get("PATH", os.defpath)]),
-        "FLWR_HOME": str(home),
-        "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(port),
-        "FLWR_TELEMETRY_ENABLED": "0",
-        "FLWR_DISABLE_UPDATE_CHECK": "1",
-        "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-        "PYTHONUNBUFFERED": "1",
-        "PYTHONUTF8": "1",
-        HOME_MARK: str(home),
-    }
-
-
-def _script(name: str) -> str:
-    """Return the path of a command of Flower, also when the virtual environment is not activated."""
-    scripts = Path(sys.executable).parent
-    found = shutil.which(name, path=os.pathsep.join([str(scripts), os.environ.get("PATH", os.defpath)]))
-    if found is None:
-        raise SuperLinkError(f"there is no command {name} in {scripts} or on PATH; install flwr[simulation]")
-    return found
+        """Return the environment of everything that belongs to this SuperLink."""
+        return {
+            **flower_environment(os.environ),
+            "FLWR_HOME": str(self.home),
+            "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(self.port),
+            "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+            HOME_MARK: str(self.home),
+        }
 
 
 def _free_port() -> int:
@@ -333,18 +188,6 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _plain_lines(stream: IO[str] | None) -> Iterable[str]:
-    assert stream is not None
-    for line in stream:
-        yield _ANSI.sub("", line).rstrip()
-
-
-def _error_text(lines: Sequence[str]) -> str:
-    """Return Flower's error message, which it prints in a box; without a box everything it printed."""
-    boxed = [line.strip("│ ") for line in lines if line.startswith("│")]
-    return "\n".join(boxed or lines).strip()
 
 
 def _family(home: Path) -> list[psutil.Process]:

@@ -1,15 +1,12 @@
 """A sweep: planned runs, one after the other through ``flwr run``, and what they found."""
 
-import json
-import re
 import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
-from pathlib import Path
-from typing import Any, Protocol
+from datetime import timedelta
+from typing import Any
 
 import filelock
 import tomli_w
@@ -17,30 +14,15 @@ from rich.console import Console
 
 from federation.config.run_config import flatten
 from federation.errors import RareflError
-from federation.runs.run_folder import CHECKPOINTS, CONFIG, RUN_KEY
-from rarefl.superlink import RunOutcome
-from rarefl.sweep_plan import PROJECT_ROOT, PlannedRun, federation_config
+from rarefl.checks import read_summary
+from rarefl.launch import Ended, Runner, can_go_on, launch
+from rarefl.machine import Machine, federation_config
+from rarefl.sweep_plan import PlannedRun
 from rarefl.sweep_results import grid_table, markdown_table, result_rows, rich_table
-
-_PROGRESS = re.compile(r"\[[a-z ]+ \d+/\d+(?:, [\d.]+ % labelled)?(?:, [a-z ]+ \d+/\d+)*\].*")
-_LONGEST_REASON = 500
 
 
 class SweepError(RareflError):
     """The folder of a sweep cannot be used as it is."""
-
-
-class Runner(Protocol):
-    """What starts a run and waits for it: a :class:`rarefl.superlink.LocalSuperLink`."""
-
-    def submit(
-        self,
-        app_dir: Path,
-        run_config_file: Path | None = None,
-        federation_config: str = "",
-        on_line: Callable[[str], None] | None = None,
-    ) -> RunOutcome:
-        """Run an app and wait for its end."""
 
 
 @dataclass
@@ -52,17 +34,12 @@ class SweepOutcome:
     interrupted: bool = False
 
 
-def progress_line(line: str) -> str | None:
-    """Return the part of a log line that tells of a round, such as ``[round 3/20] accuracy 0.81``."""
-    match = _PROGRESS.search(line)
-    return match[0] if match else None
-
-
 def run_sweep(
     runs: Sequence[PlannedRun],
     open_runner: Callable[[], AbstractContextManager[Runner]],
     console: Console,
     extra_federation_config: str = "",
+    machine: Machine | None = None,
 ) -> SweepOutcome:
     """Run what is not finished yet; a failed run does not stop the others, Ctrl-C stops cleanly.
 
@@ -75,7 +52,9 @@ def run_sweep(
     console
         Where progress goes.
     extra_federation_config
-        ``key=value`` pairs for ``flwr run --federation-config``, beside ``num-supernodes``.
+        ``key=value`` pairs for ``flwr run --federation-config`` in place of what is fitted to the machine.
+    machine
+        What the runs are fitted to; this machine by default.
 
     Raises
     ------
@@ -84,7 +63,8 @@ def run_sweep(
     SweepError
         Before anything runs, when a run's folder holds another run config, or another sweep works in ``out``.
     """
-    settings = [federation_config(extra_federation_config, run.config.data.clients) for run in runs]
+    machine = machine or Machine.this()
+    settings = [federation_config(extra_federation_config, run.config.data.clients, machine) for run in runs]
     out = runs[0].out
     out.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(out / ".sweep.lock")
@@ -152,61 +132,42 @@ def _run_all(
     durations = [summary["seconds"] for _, summary in outcome.finished if summary.get("seconds")]
     for place, (run, settings) in enumerate(waiting, start=1):
         label = f"[{place}/{len(waiting)}] {run.name}"
-        resumed = _can_go_on(run)
+        resumed = can_go_on(run.folder)
         if not resumed:
             _move_aside(run, console)
         _say(console, f"{label}: {'goes on' if resumed else 'started'}")
         start = time.monotonic()
-        summary, reason = _run_one(run, settings, runner, console, resumed)
+        ended = _run_one(run, settings, runner, console, resumed)
         durations.append(time.monotonic() - start)
         left = timedelta(seconds=round(sum(durations) / len(durations) * (len(waiting) - place)))
         elapsed = timedelta(seconds=round(durations[-1]))
-        if summary is None:
-            outcome.failed[run.name] = reason
-            _say(console, f"{label}: FAILED after {elapsed}, about {left} left: {reason}; see {run.log_file}")
-        else:
-            outcome.finished.append((run, summary))
+        if ended.finished:
+            outcome.finished.append((run, ended.summary))
             _say(console, f"{label}: finished in {elapsed}, about {left} left")
+        else:
+            outcome.failed[run.name] = ended.reason
+            _say(
+                console,
+                f"{label}: FAILED after {elapsed}, about {left} left: {ended.reason}; see {run.log_file}",
+            )
 
 
-def _run_one(
-    run: PlannedRun, settings: str, runner: Runner, console: Console, resumed: bool
-) -> tuple[dict[str, Any] | None, str]:
-    """Return the summary of a run, or None and why there is none."""
-    config = run.config.model_dump(by_alias=True)
+def _run_one(run: PlannedRun, federation: str, runner: Runner, console: Console, resumed: bool) -> Ended:
+    """Run one of them; its run config stays beside its folder, as the record of what that holds."""
+    tables = run.config.model_dump(by_alias=True)
     if resumed:
-        config["output"]["resume"] = str(run.folder)
-    run.config_file.write_text(tomli_w.dumps(config), encoding="utf-8")
-    with run.log_file.open("a", encoding="utf-8") as log:
-        log.write(f"--- {datetime.now().astimezone().isoformat(timespec='seconds')} {settings}\n")
+        tables["output"]["resume"] = str(run.folder)
+    run.config_file.write_text(tomli_w.dumps(tables), encoding="utf-8")
 
-        def on_line(line: str) -> None:
-            log.write(line + "\n")
-            log.flush()
-            if progress := progress_line(line):
-                _say(console, f"    {progress}")
+    def tell(line: str) -> None:
+        if line.startswith("["):  # a round, not the folder, the clients or the results of each run
+            _say(console, f"    {line}")
 
-        outcome = runner.submit(PROJECT_ROOT, run.config_file, settings, on_line)
-    if summary := _finished(run):
-        return summary, ""
-    told = (_summary(run) or {}).get("reason") or outcome.details
-    reason = " ".join(str(told).split())[:_LONGEST_REASON]
-    if reason in ("", "N/A"):
-        reason = "it ended without a result"
-    return None, f"{reason} [{outcome.status}]"
-
-
-def _summary(run: PlannedRun) -> dict[str, Any] | None:
-    """Return the content of ``summary.json``; None when there is none, or only the half of one."""
-    try:
-        summary = json.loads((run.folder / "summary.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return summary if isinstance(summary, dict) else None
+    return launch(runner, tables, federation, run.folder, run.log_file, tell)
 
 
 def _finished(run: PlannedRun) -> dict[str, Any] | None:
-    summary = _summary(run)
+    summary = read_summary(run.folder)
     return summary if summary and summary.get("status") == "finished" else None
 
 
@@ -235,11 +196,6 @@ def _differences(stored: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[s
         for key in keys
         if key not in stored or key not in wanted or stored[key] != wanted[key]
     ]
-
-
-def _can_go_on(run: PlannedRun) -> bool:
-    """Whether the folder holds a run that was begun, with what it takes to go on."""
-    return (run.folder / CONFIG).is_file() and (run.folder / CHECKPOINTS / RUN_KEY).is_file()
 
 
 def _move_aside(run: PlannedRun, console: Console) -> None:

@@ -21,6 +21,10 @@ NOTICE = 25
 """Level of what a quiet run tells as well: its folder, a line now and then, its results."""
 
 
+OWN_LINE = "\x1b[m"
+"""What a run's own lines begin with where Flower's and Ray's are mixed among them: no colour, so not seen."""
+
+
 class _StdoutHandler(logging.StreamHandler[TextIO]):
     """Writes to what ``sys.stdout`` is at the time: Flower replaces it when a ServerApp starts."""
 
@@ -32,15 +36,27 @@ class _StdoutHandler(logging.StreamHandler[TextIO]):
         return sys.stdout
 
 
-def set_up_logging(quiet: bool = False) -> logging.Logger:
+class _MarkedLines(logging.Formatter):
+    """Puts a mark before every line, also of a message that has several."""
+
+    def __init__(self, mark: str) -> None:
+        super().__init__("%(message)s")
+        self._mark = mark
+
+    def format(self, record: logging.LogRecord) -> str:
+        return "\n".join(self._mark + line for line in super().format(record).split("\n"))
+
+
+def set_up_logging(quiet: bool = False, mark: str = "") -> logging.Logger:
     """Let the logger ``rarefl`` write plain lines to standard output, from ``NOTICE`` on if ``quiet``.
 
-    A second call changes only what is told.
+    A second call changes only what is told. Each line begins with ``mark``, such as :data:`OWN_LINE`.
     """
     if not any(isinstance(handler, _StdoutHandler) for handler in logger.handlers):
-        handler = _StdoutHandler()
-        handler.setFormatter(logging.Formatter("%(message)s"))
-        logger.addHandler(handler)
+        logger.addHandler(_StdoutHandler())
+    for handler in logger.handlers:
+        if isinstance(handler, _StdoutHandler):
+            handler.setFormatter(_MarkedLines(mark))
     logger.setLevel(NOTICE if quiet else logging.INFO)
     logger.propagate = False
     return logger

@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Any, Self
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import rarefl.superlink
 from rarefl.cli import app
-from rarefl.superlink import RunOutcome
+from rarefl.flower import RunOutcome
 
 ROOT = Path(__file__).resolve().parents[2]
 PRESET = ROOT / "conf" / "fairfal-digits.toml"
@@ -39,34 +40,82 @@ def run(*arguments: str, cwd: Path, path: list[Path], code: str = MAIN) -> subpr
 
 
 def test_check_works_in_any_folder(tmp_path: Path) -> None:
-    result = run("check", str(PRESET), "--set", "data.alpha=7", cwd=tmp_path, path=[ROOT])
+    result = run("check", "fairfal-digits", "data.alpha=7", "--set", "seed=2", cwd=tmp_path, path=[ROOT])
 
     assert result.returncode == 0, result.stderr
     rows = {cells[1]: cells[2:4] for line in result.stdout.splitlines() if len(cells := line.split("│")) > 3}
     rows = {key.strip(): [cell.strip() for cell in cells] for key, cells in rows.items()}
-    assert rows["data.alpha"] == ["7.0", "--set"]
-    assert rows["data.clients"] == ["5", "fairfal-digits.toml"]
+    assert rows["data.alpha"] == ["7.0", "given"]
+    assert rows["seed"] == ["2", "given"]
+    assert rows["data.clients"] == ["5", "fairfal-digits"]
     assert rows["train.momentum"] == ["0.9", "default"]
-    assert rows["data.name"] == ['"digits"', "fairfal-digits.toml"]
+    assert rows["data.name"] == ['"digits"', "fairfal-digits"]
 
 
-@pytest.mark.parametrize(
-    ("setting", "said"),
-    [
-        ("data.alhpa=1", "did you mean data.alpha?"),
-        ("data.alpha=-1", "data.alpha = -1.0 is not allowed"),
-        ("data.alpha=1,2", "a check takes one"),
-        ("output.dir=results", "output.dir = 'results' is relative"),
-    ],
-)
-def test_check_names_what_is_wrong_in_one_line(setting: str, said: str) -> None:
-    result = CliRunner().invoke(app, ["check", str(PRESET), "--set", setting])
+WRONG = [
+    (["data.alhpa=1"], "did you mean data.alpha?"),
+    (["data.alpha=-1"], "data.alpha = -1.0 is not allowed"),
+    (["query.name=entropi"], "(did you mean 'entropy'?)"),
+    (["query.name"], "cannot read query.name"),
+    (["output.dir=results"], "output.dir = 'results' is relative"),
+    (["output.resume=results"], "output.resume = 'results' is relative"),
+    (["output.resume=/nowhere"], "/nowhere holds no run that can go on"),
+    (["output.dir=/etc/passwd/here"], "cannot write to /etc/passwd/here"),
+    (["clock.delays=from-list"], "needs clock.delays-file"),
+    (["strategy.name=fedbuff", "clock.availability=trace", "clock.availability-file=/no"], "/no"),
+]
 
-    assert result.exit_code == 1
+
+@pytest.mark.parametrize("command", ["check", "run"])
+@pytest.mark.parametrize(("settings", "said"), [*WRONG, (["data.alpha=1,2"], "data.alpha has 2 values")])
+def test_check_and_run_name_what_is_wrong_in_one_line(command: str, settings: list[str], said: str) -> None:
+    result = CliRunner().invoke(app, [command, str(PRESET), *settings])
+
+    assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr.startswith("error: ")
     assert said in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("command", ["check", "run"])
+def test_a_finished_run_is_never_written_over(command: str, tmp_path: Path) -> None:
+    finish(tmp_path / "run", 1)
+    result = CliRunner().invoke(app, [command, f"output.dir={tmp_path / 'run'}"])
+    assert result.exit_code == 2
+    assert "already holds a finished run" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["data.root=/nowhere", "data.name=fashion-mnist", "train.flip=true"], "/nowhere"),
+        (["data.clients=5000"], "cannot be dealt to 5000 clients"),
+        (["--resume", "/nowhere"], "--resume /nowhere: there is no run"),
+        (["--federation-config", "num-supernodes=3"], "it follows data.clients"),
+        (["--federation", "hospitals"], "hospitals"),
+        (["--dry-run", "--federation", "hospitals"], "leave --federation out"),
+    ],
+)
+def test_a_run_that_cannot_be_is_not_started(
+    arguments: list[str], said: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FLWR_HOME", str(tmp_path))
+    result = CliRunner().invoke(app, ["run", *arguments])
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert result.stdout == ""
+
+
+def test_gpus_that_are_not_there_are_named_before_anything_starts(
+    sweep: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    shares = ["--federation-config", "client-resources-num-gpus=0.1"]
+    for result in (CliRunner().invoke(app, ["run", *shares]), sweep(finish, *shares)):
+        assert result.exit_code == 2
+        assert "PyTorch sees no GPU on this machine" in result.stderr
+        assert len(result.stderr.splitlines()) == 1
 
 
 def test_our_datasets_wins_over_another_package_of_that_name(tmp_path: Path) -> None:
@@ -112,7 +161,9 @@ class FakeSuperLink:
     ) -> None:
         pass
 
-    def submit(self, app_dir: Path, config_file: Path, federation_config: str, on_line: Any) -> RunOutcome:
+    def submit(
+        self, app_dir: Path, config_file: Path, federation_config: str, on_line: Any, on_own_line: Any
+    ) -> RunOutcome:
         config = tomllib.loads(config_file.read_text())
         return type(self).behaviour(Path(config["output"]["dir"]), config["seed"])
 
@@ -138,15 +189,15 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]
 
 
 def test_sweep_ends_with_a_table(sweep: Callable[..., Any], tmp_path: Path) -> None:
-    result = sweep(finish, "--set", "query.name=random,fairfal")
+    result = sweep(finish, "query.name=random,fairfal", "--set", "train.rounds=7")
 
     assert result.exit_code == 0, result.output
     assert "15.00 ± 7.07" in (tmp_path / "out" / "results.md").read_text()
     assert (
-        f"--set query.name=random,fairfal --seeds 1-2 --out {tmp_path / 'out'}"
+        f"query.name=random,fairfal --set train.rounds=7 --seeds 1-2 --out {tmp_path / 'out'}"
         in (tmp_path / "out" / "results.md").read_text()
     )
-    assert (tmp_path / "out" / "query.name=random,seed=1" / "summary.json").is_file()
+    assert (tmp_path / "out" / "train.rounds=7,query.name=random,seed=1" / "summary.json").is_file()
 
 
 def test_sweep_with_a_failed_run_exits_with_1(sweep: Callable[..., Any], tmp_path: Path) -> None:
@@ -189,6 +240,6 @@ def test_sweep_stops_cleanly_on_signals_and_goes_on_later(
 def test_sweep_names_a_wrong_run_before_it_makes_anything(sweep: Callable[..., Any], tmp_path: Path) -> None:
     result = sweep(finish, "--set", "query.name=random,fairfall")
 
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "'fairfall' is not allowed" in result.stderr
     assert not (tmp_path / "out").exists()

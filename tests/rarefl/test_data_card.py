@@ -59,7 +59,7 @@ def test_card_run_and_pictures_of_digits(look: Callable[..., object], tmp_path: 
 
 
 def test_a_run_config_names_the_data_and_the_partition(look: Callable[..., object]) -> None:
-    result = look("--run-config", str(ROOT / "conf/fedraw-digits.toml"), "--out", "sub/look.png")
+    result = look(str(ROOT / "conf/fedraw-digits.toml"), "--out", "sub/look.png")
     assert result.exit_code == 0, result.output
     assert "rare-holders, alpha 1, rare labels at 2: 12 clients" in result.output
     assert "budget" not in result.output
@@ -74,7 +74,7 @@ def test_sites_groups_and_damaged_images_are_told(
         '[data]\npartition = "natural"\nclients = 2\nlong-tail = "none"\n'
         "[query]\nlabel-ratio = 0.2\nlast-label-ratio = 1.0\n"
     )
-    result = look("digits", "--run-config", "natural.toml")
+    result = look("digits", "natural.toml")
     assert result.exit_code == 0, result.output
     for part in (
         "graz",
@@ -100,7 +100,7 @@ def test_label_rounds_that_the_last_ratio_forbids_are_told(look: Callable[..., o
 
 def test_what_cannot_be_dealt_comes_after_the_card_in_one_line(look: Callable[..., object]) -> None:
     Path("many.toml").write_text("data.clients = 5000")
-    result = look("digits", "--run-config", "many.toml")
+    result = look("digits", "many.toml")
     assert result.exit_code == 1
     assert "1,437 images" in result.stdout
     assert result.stderr.startswith("error: 580 training images cannot be dealt to 5000 clients")
@@ -110,16 +110,16 @@ def test_what_cannot_be_dealt_comes_after_the_card_in_one_line(look: Callable[..
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "Give its name, or --run-config"),
+        ([], "Give its name"),
         (["digitz"], "did you mean 'digits'?"),
-        (["digits", "--run-config", "none.toml"], "cannot read none.toml"),
+        (["digits", "none.toml"], "cannot read none.toml"),
         (["fashion-mnist", "--root", "/nowhere"], "/nowhere"),
         (["digits", "--out", "/proc/pictures"], "--out: cannot write /proc/pictures/digits-images.png"),
     ],
 )
 def test_errors_in_one_line(look: Callable[..., object], arguments: list[str], said: str) -> None:
     result = look(*arguments)
-    assert result.exit_code == 1
+    assert result.exit_code in (1, 2)
     assert result.stderr.startswith("error: ")
     assert said in result.stderr
 

@@ -1,0 +1,121 @@
+"""What can be wrong with a run beside the values of its settings, found before anything is started."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from datasets.federated import FederatedData, federate
+from federation.client import data_spec
+from federation.config.run_config import RunConfig, default_run_config, flatten, parse_run_config
+from federation.errors import ConfigError, RunFolderError
+from federation.runs.folders import DEFAULT_PARENT, absolute_path
+from federation.runs.resume import FREE_TABLES, differences
+from federation.runs.run_folder import SUMMARY, RunFolder
+from federation.runs.tracking import check_tensorboard
+from fedraw_app.options import check_files
+
+
+def check_settings(config: RunConfig, here: bool = True) -> None:
+    """Check paths, files and packages that a run config names.
+
+    ``here`` says whether the ServerApp works on this machine; another one's cannot be looked at.
+
+    Raises
+    ------
+    RunFolderError
+        A folder is not an absolute path.
+    ConfigError
+        TensorBoard is asked for and missing.
+    StrategyError
+        A file of delays or availability cannot be used.
+    """
+    output = config.output
+    absolute_path("output.dir", output.dir or DEFAULT_PARENT)
+    if output.resume:
+        absolute_path("output.resume", output.resume)
+    if here:
+        if output.tensorboard:
+            check_tensorboard()
+        check_files(config)
+
+
+def check_folder(config: RunConfig) -> None:
+    """Check that the run can have the folder that its config names; nothing is made or changed.
+
+    Raises
+    ------
+    RunFolderError
+        It holds a finished run, cannot be written to, or is to go on and cannot.
+    ConfigError
+        Settings differ from those of the run that is to go on.
+    """
+    if config.output.resume:
+        _check_resume(config)
+    else:
+        _check_folder(absolute_path("output.dir", config.output.dir or DEFAULT_PARENT))
+
+
+def check_data(config: RunConfig) -> FederatedData:
+    """Read and deal the data as a run does.
+
+    Raises
+    ------
+    DataError
+        It is not found or damaged, or cannot be dealt as asked.
+    """
+    return federate(data_spec(config))
+
+
+def forget_data() -> None:
+    """Free the memory of what :func:`check_data` read, for the processes of the run read it themselves."""
+    federate.cache_clear()
+
+
+def read_summary(folder: Path) -> dict[str, Any] | None:
+    """Return the content of a run's ``summary.json``; None when there is none, or only the half of one."""
+    try:
+        summary = json.loads((folder / SUMMARY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return summary if isinstance(summary, dict) else None
+
+
+def _check_folder(path: Path) -> None:
+    if (read_summary(path) or {}).get("status") == "finished":
+        raise RunFolderError(
+            f"output.dir: {path} already holds a finished run. Give another folder, or move that one away; "
+            f"to make it longer, use `rarefl run --resume {path}`"
+        )
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):
+        raise RunFolderError(
+            f"output.dir: cannot write to {path}: {there} is not a folder that you may write to; give "
+            "another one"
+        )
+
+
+def _check_resume(config: RunConfig) -> None:
+    folder = RunFolder.reopen(config.output.resume, config.app, "")
+    try:
+        before = parse_run_config(default_run_config() | flatten(folder.stored_config))
+        finished = folder.finished
+    finally:
+        folder.release()
+    if faults := differences(before, config):
+        raise ConfigError(
+            f"output.resume: {folder.path} has other settings: {'; '.join(faults)}. Only a longer run may "
+            "go on: nodes.* and output.* may differ, and query.last-label-ratio (app = 'fairfal'), "
+            "train.rounds or train.versions (app = 'fedraw') may be raised"
+        )
+    if finished and _computed(before) == _computed(config):
+        raise RunFolderError(
+            f"output.resume: the run in {folder.path} is finished. To make it longer, raise "
+            "query.last-label-ratio (app = 'fairfal'), or train.rounds or train.versions (app = 'fedraw')"
+        )
+
+
+def _computed(config: RunConfig) -> dict[str, Any]:
+    """Return the settings on which a result depends."""
+    flat = flatten(config.resolved())
+    return {key: value for key, value in flat.items() if not key.startswith(FREE_TABLES)}

@@ -1,0 +1,65 @@
+"""What ``rarefl run --dry-run`` tells: settings, what each client would hold, about how long and how much."""
+
+from rich.console import Console
+from rich.table import Table
+
+from datasets.budget import budget_per_client
+from datasets.federated import FederatedData
+from federation.config.run_config import RunConfig
+from federation.runs.progress import clock_text
+from rarefl.estimate import ENGINE_BYTES, measure, memory_of, seconds_of, work_of
+from rarefl.machine import Machine
+from rarefl.settings import Given
+from rarefl.settings_table import settings_table
+
+
+def show_dry_run(
+    config: RunConfig, given: Given, data: FederatedData, machine: Machine, federation: str, console: Console
+) -> None:
+    """Print what the run would do; ``federation`` is what ``flwr run --federation-config`` would get."""
+    console.print(settings_table(config, given))
+    console.print(client_table(config, data))
+    console.print(f"flwr run would get --federation-config {federation!r}")
+    for line in estimate_lines(config, data, machine):
+        console.print(line, soft_wrap=True)
+    console.print("nothing was started")
+
+
+def client_table(config: RunConfig, data: FederatedData) -> Table:
+    """Return what each client would hold: images, labels, rare labels, and the labels that it may buy."""
+    fairfal = config.app == "fairfal"
+    query = config.query
+    table = Table("client")
+    for heading in ("images", "test images", "labels", "rare labels"):
+        table.add_column(heading, justify="right")
+    budget = 0
+    if fairfal:
+        budget = budget_per_client(query.label_ratio, len(data.train_ids), len(data.pools))
+        for heading in ("budget a label round", f"labelled after {query.label_rounds}"):
+            table.add_column(heading, justify="right")
+    for client, (name, pool) in enumerate(zip(data.client_names, data.pools, strict=True)):
+        counts = data.class_counts(client)
+        held = ", ".join(str(label) for label in data.rare_labels if counts[label])
+        cells = [len(pool), len(data.test_pools[client]), int((counts > 0).sum()), held or "-"]
+        if fairfal:
+            cells += [min(budget, len(pool)), min(budget * query.label_rounds, len(pool))]
+        table.add_row(name, *map(str, cells))
+    return table
+
+
+def estimate_lines(config: RunConfig, data: FederatedData, machine: Machine) -> list[str]:
+    """Return about how long the run takes and how much memory, each with what it rests on."""
+    workers = machine.workers(config.data.clients)
+    work, speed = work_of(config, data), measure(config, data)
+    seconds = seconds_of(work, speed, workers, machine.gpus, machine.cpus)
+    where = f"{machine.gpus} GPUs" if machine.gpus else f"{workers} workers with a CPU each"
+    return [
+        f"time: about {clock_text(seconds)}, and half a minute for Flower and Ray to start: "
+        f"{work.steps:,.0f} SGD steps of {config.train.batch_size} images at {1000 * speed.step:.1f} ms and "
+        f"{work.images + work.evaluated:,.0f} images through the network at {1000 * speed.image:.2f} ms, "
+        f"as just measured on {speed.device}, on {where}. A local-only training that ends early makes it "
+        "less; sending, and what else this machine does, make it more",
+        f"memory: about {memory_of(speed, workers) / 1e9:.1f} GB: {workers} workers and the server with "
+        f"{speed.memory / 1e9:.1f} GB each, as this process has now with the same data and network, and "
+        f"{ENGINE_BYTES / 1e9:.1f} GB for Flower and Ray",
+    ]

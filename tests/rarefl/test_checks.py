@@ -1,0 +1,92 @@
+"""Folders that a run may have, and runs that may go on, looked at without touching them."""
+
+import json
+from pathlib import Path
+
+import pytest
+import tomli_w
+
+from federation.errors import ConfigError, RunFolderError
+from federation.runs.run_folder import RunFolder
+from rarefl.checks import check_folder, check_settings, read_summary
+from rarefl.settings import read_words
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """The folder of a run of fedraw that was stopped."""
+    config = read_words(["fedraw-digits"]).config()
+    folder = RunFolder.create(str(tmp_path / "run"), "fedraw", "a label")
+    (folder.path / "config.toml").write_text(tomli_w.dumps(config.resolved()))
+    folder.release()
+    return folder.path
+
+
+def finish(folder: Path) -> None:
+    (folder / "summary.json").write_text(json.dumps({"status": "finished"}))
+
+
+def check(*words: str) -> None:
+    check_folder(read_words(words).config())
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_that_was_stopped_may_go_on_and_longer(begun: Path) -> None:
+    before = content(begun)
+    check("fedraw-digits", f"output.resume={begun}")
+    check("fedraw-digits", f"output.resume={begun}", "train.rounds=80", "output.quiet=true")
+    assert content(begun) == before
+
+
+def test_a_run_cannot_become_another_one(begun: Path) -> None:
+    with pytest.raises(ConfigError, match=r"seed is 1 there and 2 now.*may be raised"):
+        check("fedraw-digits", f"output.resume={begun}", "seed=2")
+
+
+def test_a_finished_run_goes_on_only_if_it_is_longer(begun: Path) -> None:
+    finish(begun)
+    with pytest.raises(RunFolderError, match="is finished"):
+        check("fedraw-digits", f"output.resume={begun}")
+    check("fedraw-digits", f"output.resume={begun}", "train.rounds=80")
+
+
+def test_a_run_that_is_at_work_is_left_alone(begun: Path) -> None:
+    folder = RunFolder.reopen(str(begun), "fedraw", "a label")
+    try:
+        with pytest.raises(RunFolderError, match="another run is writing"):
+            check("fedraw-digits", f"output.resume={begun}")
+    finally:
+        folder.release()
+
+
+def test_a_new_run_takes_no_folder_of_a_finished_one(begun: Path, tmp_path: Path) -> None:
+    check(f"output.dir={begun}")  # what is unfinished there moves aside
+    finish(begun)
+    with pytest.raises(RunFolderError, match=rf"already holds a finished run.*rarefl run --resume {begun}"):
+        check(f"output.dir={begun}")
+    check(f"output.dir={tmp_path / 'new' / 'one'}")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RunFolderError, match="file is not a folder that you may write to"):
+        check(f"output.dir={tmp_path / 'file' / 'run'}")
+
+
+def test_another_machines_files_are_not_looked_at() -> None:
+    words = ["strategy.name=fedbuff", "clock.availability=trace", "clock.availability-file=/nowhere.csv"]
+    config = read_words(words).config()
+    check_settings(config, here=False)
+    with pytest.raises(Exception, match="/nowhere"):
+        check_settings(config)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]"])
+def test_half_a_summary_is_none(tmp_path: Path, text: str) -> None:
+    assert read_summary(tmp_path) is None
+    (tmp_path / "summary.json").write_text(text)
+    assert read_summary(tmp_path) is None
