@@ -26,6 +26,7 @@ from flwr.supercore.run import Run
 from flwr.supercore.task_identity import TaskIdentity
 from torchvision.models import resnet18
 
+from fairfal_app.config import FairFALConfig
 from federation import records
 from federation.config.run_config import default_run_config, flatten, parse_run_config
 from federation.runs.progress import quiet_flower
@@ -222,7 +223,7 @@ def share_outside_training(preset: Path, workers: int, versions: int) -> None:
         flat["train.versions"] = versions
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        config = parse_run_config(flat | {"output.dir": folder})
+        config = parse_run_config(flat | {"output.dir": folder}, FairFALConfig)
         grid = Threads(config.data.clients, config.flat(), workers)
         began = time.perf_counter()
         run(grid, config)

@@ -18,6 +18,7 @@ from torchvision.models import resnet18
 
 from benchmarks.asynchronous import Threads, median_seconds
 from datasets.randomness import torch_generator
+from fairfal_app.config import FairFALConfig
 from federation.config.run_config import default_run_config, flatten, parse_run_config
 from federation.runs.checkpoints import Checkpoints
 from learning.arrays import to_arrays
@@ -43,7 +44,7 @@ def share_of_a_run(preset: Path, workers: int, rounds: int, versions: int) -> No
     flat |= {key: value for key, value in (("train.rounds", rounds), ("train.versions", versions)) if value}
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
-        config = parse_run_config(flat | {"output.dir": folder})
+        config = parse_run_config(flat | {"output.dir": folder}, FairFALConfig)
         grid = Threads(config.data.clients, config.flat(), workers)
         grid.app = client_app
         for context in grid.contexts.values():

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import tomli_w
 
+from fairfal_app.config import FairFALConfig
 from federation.config.run_config import default_run_config, parse_run_config
 from rarefl.report.report import build
 from rarefl.report.writing import write
@@ -111,7 +112,9 @@ def make_runs(top: Path, number: int, rounds: int) -> None:
         seed, method = place // 4, methods[place // 2 % 2]
         folder = top / f"{app}-{method}-{seed}"
         folder.mkdir(parents=True)
-        config = parse_run_config(default_run_config() | {"app": app, "seed": seed, key: method})
+        config = parse_run_config(
+            default_run_config() | {"app": app, "seed": seed, key: method}, FairFALConfig
+        )
         (folder / "config.toml").write_text(tomli_w.dumps(config.resolved()))
         rng = np.random.default_rng([place])
         summary: dict[str, Any] = {"app": app, "status": "finished", "seconds": 100.0, "rare_labels": [8, 9]}

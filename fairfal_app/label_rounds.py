@@ -11,12 +11,12 @@ from flwr.app import ArrayRecord, MetricRecord
 from datasets.budget import label_rounds as count_label_rounds
 from datasets.federated import FederatedData
 from datasets.randomness import draw_seed
+from fairfal_app.config import FairFALConfig
 from fairfal_app.labels_held import labels_lost
 from fairfal_app.learning_curve import LearningCurve, draw_learning_curve
 from fairfal_app.options import needs_local_model
 from fairfal_app.query.scalars import mean_gamma
 from federation import records
-from federation.config.run_config import RunConfig
 from federation.errors import LabelsLostError
 from federation.evaluation import ServerEvaluation
 from federation.messages.asking import TRIES, Participation, ask
@@ -50,7 +50,7 @@ class LabelRounds:
     def __init__(
         self,
         clients: ClientGrid,
-        config: RunConfig,
+        config: FairFALConfig,
         data: FederatedData,
         folder: RunFolder,
         federation: Federation,

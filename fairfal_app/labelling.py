@@ -5,6 +5,7 @@ import torch
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 
 from datasets.randomness import generator, torch_generator
+from fairfal_app.config import FairFALConfig
 from fairfal_app.label_store import LabelStore, Scalars, client_folder
 from fairfal_app.options import needs_local_model, query_strategy
 from fairfal_app.oracle import SimulatedOracle
@@ -12,6 +13,7 @@ from fairfal_app.query.base import QueryInput, random_positions, select
 from fairfal_app.query.scalars import ClientScalars, choose_query_model, client_scalars, model_score
 from federation import records
 from federation.client import Client, array_record, initial_model, label_coverage, train_settings
+from federation.config.run_config import parse_run_config
 from learning.models import ImageClassifier
 from learning.train import train_local_only
 
@@ -36,7 +38,7 @@ class Labelling:
 
     def __init__(self, message: Message, context: Context) -> None:
         self.client = Client.of(context)
-        self.config = self.client.config
+        self.config = parse_run_config(context.run_config, FairFALConfig)
         self.state: RecordDict = context.state
         self.run_key = str(message.content.config_records[records.CONFIG][records.RUN])
         folder = client_folder(context.node_config, self.run_key, self.client.site)
@@ -134,7 +136,7 @@ class Labelling:
             score = model_score(discrepancy, gamma_mean)
             query_model = choose_query_model(query.chosen_model, score, query.delta)
             scalars[records.MODEL_SCORE] = score
-        if len(ids) > 0 and query.name != "random":
+        if len(ids) > 0 and query.chosen.needs_predictions:
             scalars[records.GLOBAL_MODEL] = int(query_model == "global")
         inputs = QueryInput(
             pool_global=client.predict(global_model, pool_images),

@@ -4,17 +4,17 @@ from flwr.serverapp import Grid
 
 from datasets.budget import budget_per_client
 from datasets.federated import federate
+from fairfal_app.config import FairFALConfig
 from fairfal_app.label_rounds import LabelRounds
 from fairfal_app.labels_held import check_labels
 from federation.client import data_spec
-from federation.config.run_config import RunConfig
 from federation.messages.hello import connect
 from federation.runs.progress import logger
 from federation.runs.resume import open_run
 from fedraw_app.options import check_files
 
 
-def run(grid: Grid, config: RunConfig) -> None:
+def run(grid: Grid, config: FairFALConfig) -> None:
     """Run federated active learning (FairFAL, arXiv 2603.10341).
 
     Raises

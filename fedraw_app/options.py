@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 from datasets.randomness import generator
+from federation.config.clock import ClockConfig, parameters
 from federation.config.run_config import RunConfig
 from fedraw.clock import Clock, VirtualClock, WallClock
 from fedraw.delays import (
+    DELAY_MODELS,
     Availability,
     DelayModel,
     FromList,
@@ -16,7 +17,6 @@ from fedraw.delays import (
     build_delays,
 )
 from fedraw.errors import SettingError
-from fedraw.options import AsynchronousOptions
 from fedraw.registry import STRATEGIES, TrainingStrategy
 from fedraw.rounds.synchronous import RoundSettings, SteadyRounds
 from fedraw.run.events import Event
@@ -54,19 +54,14 @@ def check_files(config: RunConfig) -> None:
     DelayError
         A file cannot be used.
     """
-    _read_availability(config)
-    if config.clock.delays == "from-list":
-        FromList(file=config.clock.delays_file)
-
-
-def _read_availability(config: RunConfig) -> Availability:
     clock = config.clock
-    settings: dict[str, Any] = {}
-    if clock.availability == "bernoulli":
-        settings = {"probability": clock.probability, "retry_after": clock.ask_again}
-    elif clock.availability == "trace":
-        settings = {"file": clock.availability_file}
-    return build_availability(clock.availability, **settings)
+    _read_availability(clock)
+    if "file" in clock.delay_settings:
+        build_delays(clock.delays, **clock.delay_settings)
+
+
+def _read_availability(clock: ClockConfig) -> Availability:
+    return build_availability(clock.availability, **clock.availability_settings)
 
 
 def read_delays(config: RunConfig, sites: TrainingSites, rare_sites: Collection[str]) -> DelayModel:
@@ -80,30 +75,24 @@ def read_delays(config: RunConfig, sites: TrainingSites, rare_sites: Collection[
         The file cannot be used, or lacks a site.
     """
     clock = config.clock
-    if clock.delays == "from-list":
-        listed = FromList(file=clock.delays_file)
-        for site in sites.names.values():
-            listed.of(site)
-        return listed
-    settings: dict[str, Any] = {
-        "seconds_per_example": clock.seconds_per_example,
-        "communication": clock.communication,
+    known = {
         "epochs": config.train.local_epochs,
         "examples": sites.examples,
         "speeds": {site: _speed(config, site) for site in sites.names.values()},
+        "rare_sites": rare_sites,
     }
-    if clock.delays in ("lognormal", "rare-slow"):
-        settings["sigma"] = clock.sigma
-    if clock.delays == "pareto":
-        settings["shape"] = clock.pareto_shape
-    if clock.delays == "rare-slow":
-        if not rare_sites:
-            raise SettingError(
-                "clock.delays = 'rare-slow' slows clients with rare labels, and there are none: take "
-                "another model, or data.partition = 'rare-holders'"
-            )
-        settings |= {"rare_sites": rare_sites, "slow_factor": clock.slow_factor}
-    return build_delays(clock.delays, **settings)
+    taken = parameters(DELAY_MODELS[clock.delays])
+    if "rare_sites" in taken and not rare_sites:
+        raise SettingError(
+            f"clock.delays = {clock.delays!r} slows clients with rare labels, and there are none: take "
+            "another model, or data.partition = 'rare-holders'"
+        )
+    own = {name: value for name, value in known.items() if name in taken}
+    model = build_delays(clock.delays, **clock.delay_settings, **own)
+    if isinstance(model, FromList):
+        for site in sites.names.values():
+            model.of(site)
+    return model
 
 
 def _speed(config: RunConfig, site: str) -> float:
@@ -112,9 +101,9 @@ def _speed(config: RunConfig, site: str) -> float:
 
 def training_clock(config: RunConfig, sites: TrainingSites, rare_sites: Collection[str], seed: int) -> Clock:
     """Return the clock of an asynchronous training."""
-    if config.clock.name == "wall":
+    if not config.clock.virtual:
         return WallClock()
-    return VirtualClock(read_delays(config, sites, rare_sites), _read_availability(config), seed)
+    return VirtualClock(read_delays(config, sites, rare_sites), _read_availability(config.clock), seed)
 
 
 def training_strategy(
@@ -140,29 +129,24 @@ def training_strategy(
     events
         Asynchronous: takes the event log.
     """
-    kind = STRATEGIES[config.strategy.name]
-    options = kind.Options(
-        **{each.name: getattr(config.strategy, each.name) for each in fields(kind.Options)}
-    )
-    clients = len(sites.names)
-    if issubclass(kind, SteadyRounds):
+    strategy, options, clients = STRATEGIES[config.strategy.name], config.strategy.options, len(sites.names)
+    if issubclass(strategy, SteadyRounds):
         known: RoundSettings = {"seed": seed, "sites": sites.names, "fraction_evaluate": fraction_evaluate}
-        return kind.configured(options, known, clients=clients)
-    assert isinstance(options, AsynchronousOptions)
+        return strategy.configured(options, known, clients=clients)
     rare_sites = sites.holding(rare_labels)
     settings: AsynchronousSettings = {
         "seed": seed,
         "sites": sites.names,
         "fraction_evaluate": fraction_evaluate,
+        "label_coverage": sites.coverage,
         "clock": training_clock(config, sites, rare_sites, seed),
         "dispatch": config.clock.dispatch,
         "job_timeout": config.clock.job_timeout or None,
         "min_available_nodes": 1,
         "node_timeout": config.nodes.timeout,
         "evaluate_every": evaluate_every,
-        "label_coverage": sites.coverage,
         "rare_sites": rare_sites,
         "events": events,
         "timing_only": config.clock.timing_only,
     }
-    return kind.configured(options, settings, clients=clients)
+    return strategy.configured(options, settings, clients=clients)

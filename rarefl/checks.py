@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from datasets.federated import FederatedData, federate
+from fairfal_app.config import FairFALConfig
 from federation.client import data_spec
-from federation.config.run_config import RunConfig, default_run_config, flatten, parse_run_config
+from federation.config.run_config import default_run_config, flatten, parse_run_config
 from federation.errors import ConfigError, RunFolderError
 from federation.runs.folders import DEFAULT_PARENT, absolute_path
 from federation.runs.resume import FREE_TABLES, differences
@@ -16,7 +17,7 @@ from federation.runs.tracking import check_tensorboard
 from fedraw_app.options import check_files
 
 
-def check_settings(config: RunConfig, here: bool = True) -> None:
+def check_settings(config: FairFALConfig, here: bool = True) -> None:
     """Check paths, files and packages that a run config names.
 
     ``here`` says whether the ServerApp works on this machine; another one's cannot be looked at.
@@ -40,7 +41,7 @@ def check_settings(config: RunConfig, here: bool = True) -> None:
         check_files(config)
 
 
-def check_folder(config: RunConfig) -> None:
+def check_folder(config: FairFALConfig) -> None:
     """Check that the run can have the folder that its config names; nothing is made or changed.
 
     Raises
@@ -56,7 +57,7 @@ def check_folder(config: RunConfig) -> None:
         _check_folder(absolute_path("output.dir", config.output.dir or DEFAULT_PARENT))
 
 
-def check_data(config: RunConfig) -> FederatedData:
+def check_data(config: FairFALConfig) -> FederatedData:
     """Read and deal the data as a run does.
 
     Raises
@@ -95,10 +96,10 @@ def _check_folder(path: Path) -> None:
         )
 
 
-def _check_resume(config: RunConfig) -> None:
+def _check_resume(config: FairFALConfig) -> None:
     folder = RunFolder.reopen(config.output.resume, config.app, "")
     try:
-        before = parse_run_config(default_run_config() | flatten(folder.stored_config))
+        before = parse_run_config(default_run_config() | flatten(folder.stored_config), FairFALConfig)
         finished = folder.finished
     finally:
         folder.release()
@@ -115,7 +116,7 @@ def _check_resume(config: RunConfig) -> None:
         )
 
 
-def _computed(config: RunConfig) -> dict[str, Any]:
+def _computed(config: FairFALConfig) -> dict[str, Any]:
     """Return the settings on which a result depends."""
     flat = flatten(config.resolved())
     return {key: value for key, value in flat.items() if not key.startswith(FREE_TABLES)}

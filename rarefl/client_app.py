@@ -4,7 +4,6 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 
 from fairfal_app.client_app import app as fairfal_client
-from federation.config.run_config import parse_run_config
 from fedraw_app.client_app import app as fedraw_client
 
 CLIENT_APPS = {"fairfal": fairfal_client, "fedraw": fedraw_client}
@@ -15,7 +14,7 @@ class ClientAppByConfig(ClientApp):
 
     def __call__(self, message: Message, context: Context) -> Message:
         """Answer a message by the app of this run."""
-        return CLIENT_APPS[parse_run_config(context.run_config).app](message, context)
+        return CLIENT_APPS[str(context.run_config["app"])](message, context)
 
 
 app = ClientAppByConfig()

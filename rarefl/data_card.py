@@ -11,8 +11,8 @@ from rich.table import Table
 from datasets.base import ImageDataset
 from datasets.budget import budget_per_client, label_rounds, most_label_rounds
 from datasets.federated import FederatedData, deal, read_dataset
+from fairfal_app.config import FairFALConfig
 from federation.client import data_spec
-from federation.config.run_config import RunConfig
 from federation.errors import ConfigError
 from rarefl.data_pictures import draw_partition, draw_samples
 from rarefl.settings import PRESETS, Given, read_words
@@ -43,7 +43,7 @@ def _names_data(word: str) -> bool:
     return not ("=" in word or "/" in word or word.endswith(".toml") or (PRESETS / f"{word}.toml").is_file())
 
 
-def show_data(config: RunConfig, settings: str, out: Path, console: Console) -> None:
+def show_data(config: FairFALConfig, settings: str, out: Path, console: Console) -> None:
     """Print the card and what a run would train on, and write a picture of each.
 
     Parameters
@@ -124,7 +124,7 @@ def site_table(dataset: ImageDataset) -> Table:
     return table
 
 
-def run_table(config: RunConfig, data: FederatedData, settings: str) -> Table:
+def run_table(config: FairFALConfig, data: FederatedData, settings: str) -> Table:
     """Return what a run with these settings, so called, trains on and, with FairFAL, the labels it buys."""
     keys, clients = config.data, len(data.pools)
     table = _pairs(f"A run with {settings}")

@@ -5,7 +5,7 @@ from rich.table import Table
 
 from datasets.budget import budget_per_client
 from datasets.federated import FederatedData
-from federation.config.run_config import RunConfig
+from fairfal_app.config import FairFALConfig
 from federation.runs.progress import clock_text
 from rarefl.estimate import ENGINE_BYTES, measure, memory_of, seconds_of, work_of
 from rarefl.machine import Machine
@@ -14,7 +14,17 @@ from rarefl.settings_table import settings_table
 
 
 def show_dry_run(
-    config: RunConfig, given: Given, data: FederatedData, machine: Machine, federation: str, console: Console
+    config: FairFALConfig,
+    given: Given,
+    data: FederatedData,
+    machine: Machine,
+    federation: str,
+    console: Console,
+    given: Given,
+    data: FederatedData,
+    machine: Machine,
+    federation: str,
+    console: Console,
 ) -> None:
     """Print what the run would do; ``federation`` is what ``flwr run --federation-config`` would get."""
     console.print(settings_table(config, given))
@@ -25,7 +35,7 @@ def show_dry_run(
     console.print("nothing was started")
 
 
-def client_table(config: RunConfig, data: FederatedData) -> Table:
+def client_table(config: FairFALConfig, data: FederatedData) -> Table:
     """Return what each client would hold: images, labels, rare labels, and the labels that it may buy."""
     fairfal = config.app == "fairfal"
     query = config.query
@@ -47,7 +57,7 @@ def client_table(config: RunConfig, data: FederatedData) -> Table:
     return table
 
 
-def estimate_lines(config: RunConfig, data: FederatedData, machine: Machine) -> list[str]:
+def estimate_lines(config: FairFALConfig, data: FederatedData, machine: Machine) -> list[str]:
     """Return about how long the run takes and how much memory, each with what it rests on."""
     workers = machine.workers(config.data.clients)
     work, speed = work_of(config, data), measure(config, data)

@@ -14,9 +14,9 @@ import torch
 from datasets.budget import budget_per_client
 from datasets.federated import FederatedData
 from datasets.randomness import torch_generator
+from fairfal_app.config import FairFALConfig
 from fairfal_app.options import needs_local_model
 from federation.client import initial_model, train_settings
-from federation.config.run_config import RunConfig
 from federation.measures import LAST
 from learning.device import device_name, pick_device
 from learning.predict import predict
@@ -64,7 +64,7 @@ class Speed:
     device: str
 
 
-def work_of(config: RunConfig, data: FederatedData) -> Work:
+def work_of(config: FairFALConfig, data: FederatedData) -> Work:
     """Return what a run computes; local-only trainings, which may end early, count in full."""
     pools = np.array([len(pool) for pool in data.pools])
     trainings = [pools]
@@ -84,7 +84,7 @@ def work_of(config: RunConfig, data: FederatedData) -> Work:
     return Work(steps, images, longest_steps, longest_images, evaluated)
 
 
-def _training(config: RunConfig, labelled: np.ndarray) -> np.ndarray:
+def _training(config: FairFALConfig, labelled: np.ndarray) -> np.ndarray:
     """Return steps and images, of all clients and of the longest way, of one training."""
     steps = config.train.local_epochs * np.ceil(labelled / config.train.batch_size)
     if config.strategy.asynchronous:
@@ -94,7 +94,7 @@ def _training(config: RunConfig, labelled: np.ndarray) -> np.ndarray:
     return np.array([rounds * config.strategy.participation * steps.sum(), 0, rounds * steps.max(), 0])
 
 
-def _query(config: RunConfig, pools: np.ndarray, labelled: np.ndarray) -> np.ndarray:
+def _query(config: FairFALConfig, pools: np.ndarray, labelled: np.ndarray) -> np.ndarray:
     """Return the same of one query."""
     if config.query.name == "random":
         return np.zeros(4)
@@ -106,7 +106,7 @@ def _query(config: RunConfig, pools: np.ndarray, labelled: np.ndarray) -> np.nda
     return np.array([steps.sum(), images.sum(), steps.max(), images.max()])
 
 
-def measure(config: RunConfig, data: FederatedData) -> Speed:
+def measure(config: FairFALConfig, data: FederatedData) -> Speed:
     """Return what a worker takes, measured in some seconds with one thread, as many as a worker has."""
     device = pick_device()
     threads = torch.get_num_threads()

@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from datasets.names import unknown
-from federation.config.run_config import RunConfig
+from fairfal_app.config import FairFALConfig
 from federation.errors import ConfigError
 from federation.runs.folders import DEFAULT_PARENT, absolute_path, cannot_write, new_folder
 from rarefl.flower import FlowerCommands
@@ -31,7 +31,7 @@ class RunFinished:
 
 
 def run_here(
-    config: RunConfig,
+    config: FairFALConfig,
     name: str,
     federation: str,
     console: Console,
@@ -85,7 +85,7 @@ def run_here(
 
 
 def run_there(
-    config: RunConfig,
+    config: FairFALConfig,
     name: str,
     connection: str,
     federation: str,
@@ -137,7 +137,7 @@ def _local(log: Path) -> AbstractContextManager[Runner]:
     return LocalSuperLink(log_file=log)
 
 
-def _folder(config: RunConfig, name: str) -> Path:
+def _folder(config: FairFALConfig, name: str) -> Path:
     """Return the folder of the run, which is there then, for its log to begin before it does."""
     output = config.output
     if output.resume:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from datasets.names import nearest
-from federation.config.run_config import RunConfig, default_run_config, flatten, parse_run_config
+from fairfal_app.config import FairFALConfig
+from federation.config.run_config import default_run_config, flatten, parse_run_config
 from federation.errors import ConfigError
 from federation.runs.run_folder import CONFIG
 
@@ -57,7 +58,7 @@ class Given:
                 )
         return {key: values[0] for key, values in self.values.items()}
 
-    def config(self) -> RunConfig:
+    def config(self) -> FairFALConfig:
         """Return the checked run config: defaults, then the preset, then single values.
 
         Raises
@@ -65,7 +66,7 @@ class Given:
         ConfigError
             Names each key at fault, its value and what is allowed.
         """
-        return parse_run_config(self.base | self.single)
+        return parse_run_config(self.base | self.single, FairFALConfig)
 
 
 def read_words(words: Sequence[str], more: Sequence[str] = ()) -> Given:
@@ -174,7 +175,7 @@ def refuse_repeated(where: str, values: Sequence[Any]) -> None:
             raise ConfigError(f"{where} has the value {value} twice")
 
 
-def resumed(folder: Path, given: Given) -> RunConfig:
+def resumed(folder: Path, given: Given) -> FairFALConfig:
     """Return the run config with which the run in a folder goes on: its own, with single values in place.
 
     Raises
@@ -195,4 +196,4 @@ def resumed(folder: Path, given: Given) -> RunConfig:
         )
     stored = read_preset(folder / CONFIG)
     own = {"output.dir": "", "output.resume": str(folder)}
-    return parse_run_config(default_run_config() | stored | given.single | own)
+    return parse_run_config(default_run_config() | stored | given.single | own, FairFALConfig)

@@ -4,11 +4,12 @@ import json
 
 from rich.table import Table
 
-from federation.config.run_config import RunConfig, default_run_config
+from fairfal_app.config import FairFALConfig
+from federation.config.run_config import default_run_config
 from rarefl.settings import Given, read_preset
 
 
-def settings_table(config: RunConfig, given: Given) -> Table:
+def settings_table(config: FairFALConfig, given: Given) -> Table:
     """Return a row for each key of the run config."""
     in_preset = read_preset(given.preset) if given.preset else {}
     values = config.flat()

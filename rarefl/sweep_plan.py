@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from federation.config.run_config import RunConfig, parse_run_config
+from fairfal_app.config import FairFALConfig
+from federation.config.run_config import parse_run_config
 from federation.errors import ConfigError
 from rarefl.settings import Given, refuse_repeated
 
@@ -29,7 +30,7 @@ class PlannedRun:
     out: Path
     varied: dict[str, Any]
     seed: int
-    config: RunConfig
+    config: FairFALConfig
 
     @property
     def folder(self) -> Path:
@@ -99,7 +100,9 @@ def plan_runs(given: Given, seeds: str | None, out: Path) -> list[PlannedRun]:
         )
         if name in runs:
             raise ConfigError(f"two runs of the sweep would share the folder name {name}; vary them apart")
-        config = parse_run_config(base | values | {"seed": seed, "output.dir": str(out / name)})
+        config = parse_run_config(
+            base | values | {"seed": seed, "output.dir": str(out / name)}, FairFALConfig
+        )
         runs[name] = PlannedRun(name, out, values, seed, config)
     return list(runs.values())
 

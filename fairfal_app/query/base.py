@@ -2,14 +2,23 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fairfal_app.query.errors import MissingLocalModelError, QueryContractError, QueryInputError
+from fairfal_app.query.errors import (
+    MissingLocalModelError,
+    QueryContractError,
+    QueryInputError,
+    QueryOptionError,
+)
+from fedraw.errors import OptionError
+from fedraw.options import check_options
 from learning.predict import Predictions
 
 QueryModel = Literal["global", "local"]
+QueryModelRule = Literal["adaptive", "global", "local", "opposite"]
+"""How a client's query model is chosen; see ``scalars.choose_query_model``."""
 
 # Softmax in single precision may leave [0, 1] by so much.
 _PROBABILITY_SLACK = 1e-6
@@ -92,16 +101,59 @@ class Selection:
     audit: Audit | None = None
 
 
+@dataclass(frozen=True)
+class QueryOptions:
+    """What a run config can set for a query strategy: nothing, unless a subclass has options."""
+
+    def check(self) -> None:
+        """Raise OptionError where options that are each in range do not go together."""
+
+
 class QueryStrategy(ABC):
     """Chooses images of the pool; a pure function of its inputs, the budget and the generator.
 
-    A new strategy is one file with a subclass and one line in ``registry.QUERY_STRATEGIES``. Ties go to
-    the lower position. Call it through ``select`` below, which checks both sides: ``budget`` is then
+    A new strategy is one file with a subclass and one line in ``registry.QUERY_STRATEGIES``; the run config,
+    the reference and the conformance tests find it there. The first line of its docstring is its help. Ties
+    go to the lower position. Call it through ``select`` below, which checks both sides: ``budget`` is then
     below the pool's size.
+
+    Attributes
+    ----------
+    paper
+        Where it is described, such as "arXiv 2603.10341"; empty where there is nothing to cite.
+    Options
+        Subclass of ``QueryOptions``, a frozen dataclass of fields made by ``fedraw.options.option``: its keys
+        of the run config's table ``query``, with underscores.
+    default_model
+        The rule that chooses the query model unless ``query.model`` names one.
+    needs_predictions
+        Whether it looks at predictions at all; without them no model has to look at the pool.
+    needs_labels
+        Whether it needs a labelled set; with an empty one the query is a random one.
+    name
+        What the registry calls it; the class's name unless it was made by name.
     """
 
+    paper: ClassVar[str] = ""
+    Options: ClassVar[type[QueryOptions]] = QueryOptions
+    default_model: ClassVar[QueryModelRule] = "global"
+    needs_predictions: ClassVar[bool] = True
+    needs_labels: ClassVar[bool] = False
     name: str
-    needs_labels: ClassVar[bool] = False  # with an empty labelled set the query is a random one
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        """Let the class's name stand until the registry gives one."""
+        super().__init_subclass__(**keywords)
+        cls.name = cls.__dict__.get("name", cls.__name__)
+
+    def __init__(self, options: QueryOptions | None = None) -> None:
+        """Take options, the defaults if there are none; raises QueryOptionError."""
+        chosen: Any = self.Options() if options is None else options
+        self.options = chosen
+        try:
+            check_options(chosen)
+        except OptionError as error:
+            raise QueryOptionError(str(error)) from None
 
     @property
     def needs_local_model(self) -> bool:

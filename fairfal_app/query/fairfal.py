@@ -10,69 +10,68 @@ from typing import Literal
 
 import numpy as np
 
-from fairfal_app.query.base import Audit, QueryInput, QueryStrategy, Selection
-from fairfal_app.query.errors import QueryInputError, QueryOptionError
+from fairfal_app.query.base import Audit, QueryInput, QueryOptions, QueryStrategy, Selection
+from fairfal_app.query.errors import QueryInputError
 from fairfal_app.query.gradient import GradientEmbeddings, residuals
 from fairfal_app.query.k_center import k_center
 from fairfal_app.query.prototypes import pseudo_labels
 from fairfal_app.query.quotas import class_quotas
 from fairfal_app.query.scalars import client_scalars, model_score
 from fairfal_app.query.uncertainty import UNCERTAINTIES, by_falling_uncertainty
+from fedraw.errors import OptionError
+from fedraw.options import option
 
 # "auto" takes the local-only model's probabilities into the gradient embedding from this mean gamma on.
 _AUTO_GAMMA = 0.5
 
-_ALLOWED = {
-    "prototypes": ("global", "local", "none"),
-    "uncertainty": tuple(UNCERTAINTIES),
-    "gradient_probabilities": ("global", "auto"),
-}
+_LARGEST_KAPPA = 1_000_000
 
 
 @dataclass(frozen=True)
-class FairFALOptions:
-    """Options of FairFAL; the defaults are the paper's.
+class FairFALOptions(QueryOptions):
+    """Options of FairFAL; the defaults are the paper's."""
 
-    Attributes
-    ----------
-    prototypes
-        Model behind the pseudo-labels, ``global`` or ``local``. ``none`` drops class awareness: the whole
-        pool is one bucket that takes the whole budget, and every labelled image is an anchor.
-    kappa
-        Candidates that stage 1 keeps for each unit of quota, at least 1. At 1 stage 2 has no choice left.
-    uncertainty
-        Uncertainty of stage 1: ``entropy``, ``margin`` or ``least-confidence``.
-    gradient_probabilities
-        Model whose probabilities stand in the gradient embedding: ``global``, or ``auto``, the local-only
-        model where the mean gamma is at least 0.5. Features are the global model's either way.
+    prototypes: Literal["global", "local", "none"] = option(
+        "global",
+        "model whose features give the pseudo-labels; none: the pool is one bucket, without class fairness",
+        choices=("global", "local", "none"),
+    )
+    uncertainty: Literal["entropy", "margin", "least-confidence"] = option(
+        "entropy", "uncertainty by which candidates are kept", choices=tuple(UNCERTAINTIES)
+    )
+    kappa: float = option(
+        4.0,
+        f"candidates for each label of a quota, up to {_LARGEST_KAPPA:,}; 1 leaves the k-center no choice",
+        at_least=1,
+    )
+    gradient_probabilities: Literal["global", "auto"] = option(
+        "global",
+        f"probabilities of the gradient embedding; auto: the local ones where mean gamma >= {_AUTO_GAMMA}",
+        choices=("global", "auto"),
+    )
 
-    Raises QueryOptionError.
-    """
-
-    prototypes: Literal["global", "local", "none"] = "global"
-    kappa: float = 4.0
-    uncertainty: Literal["entropy", "margin", "least-confidence"] = "entropy"
-    gradient_probabilities: Literal["global", "auto"] = "global"
-
-    def __post_init__(self) -> None:
-        for option, allowed in _ALLOWED.items():
-            value = getattr(self, option)
-            if value not in allowed:
-                raise QueryOptionError(f"{option} = {value!r} is not allowed: use {', '.join(allowed)}")
-        if not 1 <= self.kappa < math.inf:
-            raise QueryOptionError(
-                f"kappa = {self.kappa} is not allowed: it is a finite number of at least 1"
+    def check(self) -> None:
+        """Refuse a kappa whose product with a quota is no number of candidates."""
+        if self.kappa > _LARGEST_KAPPA:
+            raise OptionError(
+                "kappa",
+                self.kappa,
+                f"is not allowed: it must be at most {_LARGEST_KAPPA}, because kappa times a quota counts "
+                "candidates, and no class has more",
             )
 
 
 class FairFAL(QueryStrategy):
-    """The whole of FairFAL's query but the choice of the query model, which ``QueryInput`` carries."""
+    """Class-fair quotas by pseudo-label, then the most uncertain of a class, then the most diverse of these.
 
-    name = "fairfal"
+    The query model, which its scalars choose, comes with ``QueryInput``.
+    """
+
+    paper = "arXiv 2603.10341"
+    Options = FairFALOptions
+    default_model = "adaptive"
     needs_labels = True
-
-    def __init__(self, options: FairFALOptions | None = None) -> None:
-        self.options = options or FairFALOptions()
+    options: FairFALOptions
 
     @property
     def needs_local_model(self) -> bool:

@@ -7,15 +7,12 @@ client knows; d_k how far the global and the local-only model disagree on the la
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
-from fairfal_app.query.base import QueryModel, check_labels, check_predictions
+from fairfal_app.query.base import QueryModel, QueryModelRule, check_labels, check_predictions
 from fairfal_app.query.errors import QueryInputError, QueryOptionError
 from learning.predict import Predictions
-
-QueryModelRule = Literal["adaptive", "global", "local", "opposite"]
 
 
 @dataclass(frozen=True)

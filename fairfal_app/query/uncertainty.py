@@ -1,6 +1,7 @@
 """Uncertainty of predictions, higher = more uncertain, and the strategies that go by it alone."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 from scipy.special import entr
@@ -51,10 +52,30 @@ def by_falling_uncertainty(uncertainty: np.ndarray) -> np.ndarray:
 class UncertaintyQuery(QueryStrategy):
     """The images of which the query model is least certain, by one entry of ``UNCERTAINTIES``."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self._uncertainty = UNCERTAINTIES[name]
+    uncertainty: ClassVar[str]
 
     def select(self, inputs: QueryInput, budget: int, rng: np.random.Generator) -> np.ndarray:
         """Return the ``budget`` most uncertain positions."""
-        return by_falling_uncertainty(self._uncertainty(inputs.scores.probabilities))[:budget]
+        uncertainty = UNCERTAINTIES[self.uncertainty](inputs.scores.probabilities)
+        return by_falling_uncertainty(uncertainty)[:budget]
+
+
+class EntropyQuery(UncertaintyQuery):
+    """The images whose predicted probabilities have the highest entropy."""
+
+    paper = "Settles 2009, TR 1648"
+    uncertainty = "entropy"
+
+
+class MarginQuery(UncertaintyQuery):
+    """The images whose two most probable classes are closest to each other."""
+
+    paper = "Scheffer et al. 2001, doi 10.1007/3-540-44816-0_31"
+    uncertainty = "margin"
+
+
+class LeastConfidenceQuery(UncertaintyQuery):
+    """The images whose most probable class is the least probable."""
+
+    paper = "Lewis and Gale 1994, arXiv cmp-lg/9407020"
+    uncertainty = "least-confidence"

@@ -3,43 +3,47 @@
 Flower hands over a flat mapping (``{"train.local-epochs": 5}``) and checks neither types nor ranges.
 """
 
-import difflib
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, overload
 
-from pydantic import BaseModel, Field, ValidationError, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, ValidationError, model_validator
 
+from federation.config.clock import ClockConfig
+from federation.config.faults import describe
+from federation.config.fields import LARGEST_INTEGER, Table
+from federation.config.flat import fields_of, flatten, unflatten
 from federation.config.sections import (
-    ClockConfig,
     DataConfig,
     EvaluateConfig,
     ModelConfig,
     NodesConfig,
-    OracleConfig,
     OutputConfig,
-    QueryConfig,
-    StrategyConfig,
-    Table,
     TrainConfig,
 )
+from federation.config.strategy import StrategyTable
 from federation.errors import ConfigError
 
 
 class RunConfig(Table):
-    """The whole run config."""
+    """The part of the run config that a training needs; apps above have more of it in subclasses.
+
+    Attributes
+    ----------
+    others
+        Tables of the run config that belong to apps above this one and are not looked at.
+    """
+
+    others: ClassVar[tuple[str, ...]] = ("query", "oracle")
 
     app: Literal["fairfal", "fedraw"]
-    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    seed: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)]
     data: DataConfig
     model: ModelConfig
     train: TrainConfig
-    strategy: StrategyConfig
+    strategy: StrategyTable
     clock: ClockConfig
-    query: QueryConfig
-    oracle: OracleConfig
     evaluate: EvaluateConfig
     nodes: NodesConfig
     output: OutputConfig
@@ -49,8 +53,8 @@ class RunConfig(Table):
         strategy, clients = self.strategy, self.data.clients
         if strategy.asynchronous and strategy.updates_per_version > clients:
             raise ValueError(
-                f"strategy.buffer-size = {strategy.buffer_size} is more than data.clients = {clients}; "
-                "lower the buffer size or raise the number of clients"
+                f"strategy.buffer-size = {strategy.updates_per_version} is more than data.clients = "
+                f"{clients}; lower the buffer size or raise the number of clients"
             )
         if self.clock.timing_only and (self.app != "fedraw" or not strategy.asynchronous):
             raise ValueError(
@@ -73,8 +77,6 @@ class RunConfig(Table):
         """Return the config in tables, with what stands for something else replaced by it."""
         tables = self.model_dump(by_alias=True)
         tables["data"]["seed"] = self.data_seed
-        if self.query.name != "random":
-            tables["query"]["model"] = self.query.chosen_model
         return tables
 
     @property
@@ -90,123 +92,76 @@ class RunConfig(Table):
         updates = train.rounds * max(1, round(strategy.participation * self.data.clients))
         return train.versions or max(1, round(updates / strategy.updates_per_version))
 
+    @property
+    def length(self) -> int:
+        """What a finished run must have more of to go on: the steps of its training."""
+        return self.steps
+
+    @property
+    def may_be_raised(self) -> str:
+        """The keys that make a run longer when it is resumed, in words."""
+        return "train.versions or train.rounds" if self.strategy.asynchronous else "train.rounds"
+
+    def only_longer(self, key: str, before: "RunConfig") -> bool:
+        """Whether a key that differs from the run before makes it longer and leaves what it has done."""
+        return key in ("train.rounds", "train.versions") and self.steps >= before.steps
+
+    def without_effect(self) -> dict[str, str]:
+        """Return the keys that do nothing in this run, each with the reason in words."""
+        unused = self.strategy.without_effect() | self.clock.without_effect()
+        in_rounds = f"strategy.name = {self.strategy.name!r} works in rounds"
+        if self.strategy.asynchronous:
+            if self.train.versions:
+                unused["strategy.participation"] = unused["train.rounds"] = (
+                    f"train.versions = {self.train.versions} says how long the training is"
+                )
+        else:
+            for key in ("dispatch", "job-timeout", "availability", "probability", "ask-again"):
+                unused[f"clock.{key}"] = in_rounds
+            unused |= {"clock.availability-file": in_rounds, "train.versions": in_rounds}
+        return unused
+
     def flat(self) -> dict[str, Any]:
         """Return the config as Flower carries it: dotted keys, plain values."""
         return flatten(self.model_dump(by_alias=True))
 
 
-def flatten(nested: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return ``{"data.name": "digits"}`` for ``{"data": {"name": "digits"}}``."""
-    flat: dict[str, Any] = {}
-    for key, value in nested.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+AnyRunConfig = TypeVar("AnyRunConfig", bound=RunConfig)
 
 
-def _unflatten(flat: Mapping[str, Any]) -> dict[str, Any]:
-    nested: dict[str, Any] = {}
-    for key, value in flat.items():
-        table = nested
-        *tables, last = key.split(".")
-        for name in tables:
-            table = table.setdefault(name, {})
-            if not isinstance(table, dict):
-                raise ConfigError(
-                    f"run config: {key} cannot stand beside a value for {name}; keep one of the two"
-                )
-        table[last] = value
-    return nested
-
-
-def _keys(table: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    for field in table.model_fields.values():
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _keys(field.annotation, f"{prefix}{field.alias}.")
-        else:
-            yield f"{prefix}{field.alias}"
-
-
-def known_keys() -> tuple[str, ...]:
+def known_keys(model: type[RunConfig] = RunConfig) -> tuple[str, ...]:
     """Return every key of the run config, dotted."""
-    return tuple(_keys(RunConfig))
+    return tuple(key for key, _ in fields_of(model))
 
 
-def _unknown(key: str) -> str:
-    names = known_keys()
-    near = difflib.get_close_matches(key, names, n=1, cutoff=0.6)
-    if not near:
-        near = [name for name in names if name.split(".")[-1] == key.split(".")[-1]][:1]
-    hint = f"; did you mean {near[0]}?" if near else f"; the keys are {', '.join(names)}"
-    return f"{key} is not a key of the run config{hint}"
+@overload
+def parse_run_config(flat: Mapping[str, Any]) -> RunConfig: ...
 
 
-_BOUNDS = {
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
-    "finite_number": "a finite number",
-    "string_pattern_mismatch": 'whole numbers with commas between them, such as "8,9"',
-}
-_TYPES = {
-    "int_type": "a whole number",
-    "float_type": "a number",
-    "bool_type": "true or false",
-    "string_type": 'a text in quotes, such as key="text"',
-}
+@overload
+def parse_run_config(flat: Mapping[str, Any], model: type[AnyRunConfig]) -> AnyRunConfig: ...
 
 
-def _describe(error: ErrorDetails) -> str:
-    key = ".".join(str(part) for part in error["loc"])
-    kind, context, value = error["type"], error.get("ctx", {}), error.get("input")
-    if kind == "extra_forbidden":
-        keys = [f"{key}.{inner}" for inner in flatten(value)] if isinstance(value, Mapping) else [key]
-        return "; ".join(map(_unknown, keys))
-    if kind == "missing":
-        return f"{key} is missing; pyproject.toml has its default under [tool.flwr.app.config]"
-    if kind == "value_error":
-        return str(context["error"])
-    if kind == "model_type":
-        return f"{key} = {value!r} is not allowed: it is a table of keys, such as {key}.<key> = <value>"
-    if kind == "literal_error":
-        near = difflib.get_close_matches(str(value), _choices(key), n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        return f"{key} = {value!r} is not allowed: it must be one of {', '.join(_choices(key))}{hint}"
-    wanted = _BOUNDS.get(kind, _TYPES.get(kind, error["msg"])).format(**context)
-    return f"{key} = {value!r} is not allowed: it must be {wanted}"
-
-
-def _choices(key: str) -> tuple[str, ...]:
-    table: type[BaseModel] = RunConfig
-    *tables, last = key.split(".")
-    fields = {field.alias: field for field in table.model_fields.values()}
-    for name in tables:
-        annotation = fields[name].annotation
-        assert annotation is not None
-        fields = {field.alias: field for field in annotation.model_fields.values()}
-    return get_args(fields[last].annotation)
-
-
-def parse_run_config(flat: Mapping[str, Any]) -> RunConfig:
+def parse_run_config(flat: Mapping[str, Any], model: type[RunConfig] = RunConfig) -> RunConfig:
     """Return the checked run config.
 
     Parameters
     ----------
     flat
         Dotted keys to values, as in Flower's ``context.run_config``.
+    model
+        How much of it is needed; the tables of other apps are left out.
 
     Raises
     ------
     ConfigError
         Names each key at fault, its value and what is allowed.
     """
+    tables = {name: table for name, table in unflatten(flat).items() if name not in model.others}
     try:
-        return RunConfig.model_validate(_unflatten(flat))
+        return model.model_validate(tables)
     except ValidationError as error:
-        faults = [_describe(details) for details in error.errors()]
+        faults = [describe(details, model) for details in error.errors()]
         raise ConfigError("run config: " + "; ".join(faults)) from None
 
 
@@ -215,3 +170,12 @@ def default_run_config() -> dict[str, Any]:
     path = Path(__file__).parents[2] / "pyproject.toml"
     with path.open("rb") as file:
         return flatten(tomllib.load(file)["tool"]["flwr"]["app"]["config"])
+
+
+def with_defaults(flat: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return a run config that an earlier version wrote with the keys that it did not know yet.
+
+    They have their defaults, which leave a run as it was before there was the key; they come second, too.
+    """
+    defaults = default_run_config()
+    return defaults | dict(flat), tuple(key for key in defaults if key not in flat)

@@ -58,7 +58,7 @@ def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
     defaults = default_run_config()
     later = [key for key in defaults if key not in stored]
     try:
-        before = parse_run_config(defaults | stored)
+        before = parse_run_config(defaults | stored, type(config))
     except ConfigError as error:
         raise ConfigError(
             f"output.resume: {folder.path} was made by another version of this app ({error}); resume it with "
@@ -67,13 +67,13 @@ def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
     if faults := differences(before, config):
         raise ConfigError(
             f"output.resume: {folder.path} has other settings: {'; '.join(faults)}. Give those of the run "
-            f"(its config.toml has them all); {_what_may_change(config)} may be raised, nodes.* and output.* "
+            f"(its config.toml has them all); {config.may_be_raised} may be raised, nodes.* and output.* "
             "may differ"
         )
-    if folder.finished and not _longer(before, config):
+    if folder.finished and config.length <= before.length:
         raise RunFolderError(
             f"output.resume: the run in {folder.path} is finished; to make it longer, raise "
-            f"{_what_may_change(config)}"
+            f"{config.may_be_raised}"
         )
     checkpoint = folder.load_checkpoint()
     now = config.resolved()
@@ -105,27 +105,5 @@ def differences(before: RunConfig, now: RunConfig) -> list[str]:
     return [
         f"{key} is {old[key]!r} there and {new[key]!r} now"
         for key in old
-        if old[key] != new[key] and not key.startswith(FREE_TABLES) and not _is_raised(key, before, now)
+        if old[key] != new[key] and not key.startswith(FREE_TABLES) and not now.only_longer(key, before)
     ]
-
-
-def _is_raised(key: str, before: RunConfig, now: RunConfig) -> bool:
-    """Whether the difference makes the run longer and leaves what it has done as it is.
-
-    Trainings of label rounds cannot be made longer: queries that were asked after one depend on it.
-    """
-    if key == "query.last-label-ratio":
-        return now.query.last_label_ratio > before.query.last_label_ratio
-    return key in ("train.rounds", "train.versions") and now.app == "fedraw" and now.steps >= before.steps
-
-
-def _longer(before: RunConfig, now: RunConfig) -> bool:
-    if now.app == "fairfal":
-        return now.query.label_rounds > before.query.label_rounds
-    return now.steps > before.steps
-
-
-def _what_may_change(config: RunConfig) -> str:
-    if config.app == "fairfal":
-        return "query.last-label-ratio"
-    return "train.versions or train.rounds" if config.strategy.asynchronous else "train.rounds"

@@ -16,6 +16,7 @@ from datasets import federated
 from datasets.base import ImageDataset, LoadOptions, Sites
 from datasets.federated import federate
 from datasets.registry import load_dataset
+from fairfal_app.config import FairFALConfig
 from fairfal_app.options import needs_local_model, query_strategy
 from federation import records
 from federation.client import data_spec, initial_model
@@ -54,7 +55,7 @@ def same(first: dict[str, np.ndarray], second: dict[str, np.ndarray]) -> bool:
 
 def test_each_label_round_trains_fresh_weights_of_its_own(tmp_path: Path) -> None:
     grid = run(tmp_path)
-    config = parse_run_config(configured())
+    config = parse_run_config(configured(), FairFALConfig)
     sent = {
         message.content.config_records[records.CONFIG][records.LABEL_ROUND]: {
             key: array.numpy() for key, array in message.content.array_records[records.ARRAYS].items()
@@ -80,7 +81,7 @@ def test_the_local_only_model_starts_as_the_training_before_the_query(
 
     monkeypatch.setattr(labelling, "train_local_only", spy)
     run(tmp_path, train__local_only_epochs=3)
-    config = parse_run_config(configured())
+    config = parse_run_config(configured(), FairFALConfig)
     assert len(starts) == 2  # one a client, though two messages need it
     assert all(same(start, initial(config, 1)) for start in starts)
     assert {given.epochs for given in settings} == {3}
@@ -136,7 +137,7 @@ def test_every_option_of_the_query_reaches_the_strategy() -> None:
         "query.uncertainty": "margin",
         "query.gradient-probabilities": "auto",
     }
-    strategy = query_strategy(parse_run_config(default_run_config() | options).query)
+    strategy = query_strategy(parse_run_config(default_run_config() | options, FairFALConfig).query)
     assert [getattr(strategy.options, key.split(".")[1].replace("-", "_")) for key in options] == list(  # type: ignore[attr-defined]
         options.values()
     )
@@ -156,7 +157,9 @@ def test_every_option_of_the_query_reaches_the_strategy() -> None:
 def test_the_local_only_model_is_trained_only_where_it_is_read(
     overrides: dict[str, Any], needed: bool
 ) -> None:
-    assert needs_local_model(parse_run_config(default_run_config() | overrides).query) == needed
+    assert (
+        needs_local_model(parse_run_config(default_run_config() | overrides, FairFALConfig).query) == needed
+    )
 
 
 def test_clients_evaluate_when_asked(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,9 +14,9 @@ from flwr.clientapp import ClientApp
 
 from federation import records
 from federation.config.run_config import default_run_config, parse_run_config
-from federation.config.sections import AsynchronousName, StrategyName
 from federation.errors import ConfigError, NodesMissingError
 from fedraw.errors import DelayError, RunStoppedError, SettingError
+from fedraw.registry import ASYNCHRONOUS, STRATEGIES
 from fedraw_app.options import TrainingSites, read_delays, training_strategy
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
@@ -64,7 +64,7 @@ def events(folder: Path) -> pd.DataFrame:
     return pd.read_csv(folder / "events.csv")
 
 
-@pytest.mark.parametrize("name", get_args(StrategyName))
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_every_strategy_by_name_twice_the_same_with_one_and_two_workers(tmp_path: Path, name: str) -> None:
     run(tmp_path / "one", strategy__name=name, workers=1, pictures=True)
     run(tmp_path / "two", strategy__name=name, workers=2)
@@ -83,7 +83,7 @@ def test_every_strategy_by_name_twice_the_same_with_one_and_two_workers(tmp_path
     assert kinds["aggregate"] >= 8 if name != "aced" else kinds["aggregate"] > 0
     assert log["time"].is_monotonic_increasing
     assert pd.read_csv(tmp_path / "one" / "rounds.csv")["version"].iloc[-1] == told["result"]["version"]
-    if name not in get_args(AsynchronousName):
+    if name not in ASYNCHRONOUS:
         assert kinds["publish"] == 2
         assert (log["staleness"].dropna() == 0).all()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import tomli_w
 
+from fairfal_app.config import FairFALConfig
 from federation.config.run_config import default_run_config, parse_run_config
 
 
@@ -14,7 +15,7 @@ def write_run(folder: Path, summary: dict[str, Any], **overrides: Any) -> Path:
     """Write config and summary of a run; ``data__alpha=1.0`` sets ``data.alpha``."""
     folder.mkdir(parents=True)
     given = {key.replace("__", ".").replace("_", "-"): value for key, value in overrides.items()}
-    config = parse_run_config(default_run_config() | given)
+    config = parse_run_config(default_run_config() | given, FairFALConfig)
     (folder / "config.toml").write_text(tomli_w.dumps(config.resolved()))
     head = {"app": config.app, "status": "finished", "reason": "", "seconds": 10.0}
     (folder / "summary.json").write_text(json.dumps(head | summary))

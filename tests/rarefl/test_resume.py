@@ -12,7 +12,7 @@ import threading
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 import torch
@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 
 import federation.runs.checkpoints
 from federation.config.run_config import default_run_config
-from federation.config.sections import StrategyName
 from federation.errors import ConfigError, LabelsLostError, RunFolderError
 from federation.runs.checkout import read_commit
 from federation.runs.run_folder import RunFolder
+from fedraw.registry import STRATEGIES
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from tests.event_files import scalars
@@ -246,7 +246,7 @@ def test_a_resumed_run_is_killed_again(references: Callable[..., Reference], dat
 
 
 @pytest.mark.usefixtures("pace")
-@pytest.mark.parametrize("name", get_args(StrategyName))
+@pytest.mark.parametrize("name", STRATEGIES)
 @given(data=st.data())
 @settings(max_examples=2)
 def test_every_strategy_goes_on_after_a_kill_at_any_moment(

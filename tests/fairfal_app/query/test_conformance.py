@@ -1,6 +1,6 @@
 """What every strategy in the table must hold, a new one included."""
 
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from fairfal_app.query import QUERY_STRATEGIES, FairFALOptions, build_query_stra
 from fairfal_app.query.base import QueryInput, QueryStrategy
 from fairfal_app.query.errors import QueryOptionError
 from learning.models import build_model
-from learning.predict import predict
+from learning.predict import Predictions, predict
 from learning.views import Normalisation
 from tests.fairfal_app.query.examples import random_input, reorder_pool
 
@@ -38,6 +38,28 @@ def draws(strategy: QueryStrategy, inputs: QueryInput) -> bool:
 
 def test_names(strategy):
     assert build_query_strategy(strategy.name).name == strategy.name
+    assert type(strategy) is QUERY_STRATEGIES[strategy.name]
+
+
+def test_every_strategy_says_what_it_is(strategy):
+    first = type(strategy).__doc__.splitlines()[0]
+    assert len(first) > 20
+    assert first.endswith(".")
+    assert first != QueryStrategy.__doc__.splitlines()[0]
+
+
+def test_options_are_those_of_the_class(strategy):
+    assert strategy.options == type(strategy).Options()
+    with pytest.raises(FrozenInstanceError):
+        strategy.options.name = 1
+
+
+def test_a_strategy_that_needs_no_predictions_reads_none(strategy, inputs):
+    if strategy.needs_predictions:
+        return
+    blank = np.full_like(inputs.pool_global.probabilities, 0.25), np.zeros_like(inputs.pool_global.features)
+    nothing = replace(inputs, pool_global=Predictions(*blank), pool_local=None, labelled_local=None)
+    assert query(strategy, nothing) == query(strategy, inputs)
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -135,7 +157,7 @@ def test_every_image_can_be_drawn_by_the_random_query():
 
 def test_an_unknown_name_is_answered_with_the_known_ones():
     with pytest.raises(
-        QueryOptionError, match=r"'margn' is not known: use fairfal, .* did you mean 'margin'"
+        QueryOptionError, match=r"no query strategy 'margn'; did you mean 'margin'\? \(there are fairfal, "
     ):
         build_query_strategy("margn")
 
@@ -143,4 +165,5 @@ def test_an_unknown_name_is_answered_with_the_known_ones():
 def test_options_reach_the_strategy():
     assert build_query_strategy("fairfal", FairFALOptions(prototypes="local")).needs_local_model
     assert not build_query_strategy("fairfal").needs_local_model
-    assert not build_query_strategy("entropy", FairFALOptions(prototypes="local")).needs_local_model
+    with pytest.raises(QueryOptionError, match="'entropy' takes QueryOptions, not FairFALOptions"):
+        build_query_strategy("entropy", FairFALOptions(prototypes="local"))

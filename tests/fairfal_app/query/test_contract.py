@@ -7,7 +7,7 @@ import pytest
 
 from fairfal_app.query.base import QueryInput, QueryStrategy, Selection, select
 from fairfal_app.query.errors import MissingLocalModelError, QueryContractError, QueryInputError
-from fairfal_app.query.uncertainty import UncertaintyQuery
+from fairfal_app.query.uncertainty import EntropyQuery
 from learning.predict import Predictions
 from tests.fairfal_app.query.examples import predictions, random_input, reorder_pool
 
@@ -139,4 +139,4 @@ def test_inputs_that_do_not_fit_together_are_refused(inputs, rng, change, messag
 def test_a_missing_local_model_is_named_with_its_reader(inputs, rng):
     bare = replace(inputs, pool_local=None, labelled_local=None, query_model="local")
     with pytest.raises(MissingLocalModelError, match="pool_local is missing, and the query model 'local'"):
-        select(UncertaintyQuery("entropy"), bare, 3, rng)
+        select(EntropyQuery(), bare, 3, rng)

@@ -6,10 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.query import plain_fairfal
+from fairfal_app.query import build_query_strategy
 from fairfal_app.query.base import QueryInput, Selection, select
 from fairfal_app.query.errors import MissingLocalModelError, QueryInputError, QueryOptionError
 from fairfal_app.query.fairfal import FairFAL, FairFALOptions
-from fairfal_app.query.uncertainty import UncertaintyQuery
+from fairfal_app.query.uncertainty import UNCERTAINTIES
 from learning.predict import Predictions
 from tests.fairfal_app.query.examples import predictions, random_input
 
@@ -145,11 +146,11 @@ def test_at_kappa_one_the_most_uncertain_of_each_bucket_are_taken():
         assert picks.tolist() == bucket[:quota].tolist()
 
 
-@pytest.mark.parametrize("uncertainty", ["entropy", "margin", "least-confidence"])
+@pytest.mark.parametrize("uncertainty", UNCERTAINTIES)
 def test_without_prototypes_and_at_kappa_one_it_is_the_uncertainty_query(uncertainty):
     inputs = random_input(np.random.default_rng(2), pool=50, query_model="local")
     selection = run(inputs, 20, kappa=1, prototypes="none", uncertainty=uncertainty)
-    plain = select(UncertaintyQuery(uncertainty), inputs, 20, np.random.default_rng(0))
+    plain = select(build_query_strategy(uncertainty), inputs, 20, np.random.default_rng(0))
     assert selection.positions.tolist() == plain.positions.tolist()
 
 
@@ -220,14 +221,15 @@ def test_scalars_of_the_audit_are_missing_where_they_cannot_be_known():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"prototypes": "cosine"}, "prototypes = 'cosine' is not allowed: use global, local, none"),
-        ({"uncertainty": "least_confidence"}, "use entropy, margin, least-confidence"),
-        ({"gradient_probabilities": "local"}, "use global, auto"),
-        ({"kappa": 0.5}, "kappa = 0.5 is not allowed"),
+        ({"prototypes": "cosine"}, "prototypes = 'cosine' is not one of global, local, none"),
+        ({"uncertainty": "least_confidence"}, "is not one of entropy, margin, least-confidence"),
+        ({"gradient_probabilities": "local"}, "is not one of global, auto"),
+        ({"kappa": 0.5}, "kappa = 0.5 must be at least 1"),
+        ({"kappa": 1e308}, r"kappa = 1e\+308 is not allowed: it must be at most 1000000, because"),
         ({"kappa": float("inf")}, "kappa = inf"),
         ({"kappa": float("nan")}, "kappa = nan"),
     ],
 )
 def test_options_that_are_not_allowed(options, message):
     with pytest.raises(QueryOptionError, match=message):
-        FairFALOptions(**options)
+        FairFAL(FairFALOptions(**options))

@@ -12,7 +12,9 @@ from datasets.base import DataCard
 from datasets.budget import budget_per_client
 from datasets.partitions.long_tail import long_tail_counts
 from datasets.sources import cifar, fashion_mnist, med_mnist
-from federation.config.run_config import RunConfig, default_run_config, flatten, parse_run_config
+from fairfal_app.config import FairFALConfig
+from federation.config.flat import flatten
+from federation.config.run_config import default_run_config, parse_run_config
 
 ROOT = Path(__file__).parents[3]
 CASES = json.loads((ROOT / "tests/fairfal_app/cases.json").read_text())["arithmetic"]
@@ -43,9 +45,9 @@ NORMALISATION = {
 papers = pytest.mark.parametrize("preset", list(CARDS))
 
 
-def preset_config(name: str) -> RunConfig:
+def preset_config(name: str) -> FairFALConfig:
     overrides = flatten(tomllib.loads((ROOT / f"conf/{name}.toml").read_text()))
-    return parse_run_config(default_run_config() | overrides)
+    return parse_run_config(default_run_config() | overrides, FairFALConfig)
 
 
 @papers

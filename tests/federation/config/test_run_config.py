@@ -2,23 +2,37 @@
 
 import tomllib
 from pathlib import Path
-from typing import get_args
+from typing import Any
 
 import pytest
 
+from datasets.partitions.long_tail import PROFILES
 from datasets.partitions.partition import PARTITIONS
 from datasets.registry import DATASETS
-from federation.config.run_config import default_run_config, flatten, known_keys, parse_run_config
-from federation.config.sections import AsynchronousName, DataConfig, DatasetName, QueryName, SynchronousName
+from fairfal_app.config import FairFALConfig
+from fairfal_app.query.registry import QUERY_STRATEGIES
+from federation.config import run_config
+from federation.config.faults import choices_of
+from federation.config.flat import fields_of, flatten
+from federation.config.options import options_of
+from federation.config.run_config import RunConfig, default_run_config, known_keys, with_defaults
 from federation.errors import ConfigError
+from fedraw.delays import AVAILABILITIES, DELAY_MODELS
+from fedraw.registry import STRATEGIES
+from fedraw.strategies.asynchronous import AsynchronousStrategy
+from learning.models import MODELS
 
 ROOT = Path(__file__).parents[3]
-PRESETS = sorted((ROOT / "conf").glob("*.toml"))
+PRESETS = sorted((ROOT / "conf").rglob("*.toml"))
+
+
+def parse_run_config(flat: dict[str, Any]) -> FairFALConfig:
+    return run_config.parse_run_config(flat, FairFALConfig)
 
 
 def test_defaults_are_valid_and_name_every_key() -> None:
     defaults = default_run_config()
-    assert set(defaults) == set(known_keys())
+    assert set(defaults) == set(known_keys(FairFALConfig))
     assert parse_run_config(defaults).flat() == defaults
 
 
@@ -31,7 +45,7 @@ def test_every_key_has_a_comment() -> None:
 @pytest.mark.parametrize("path", PRESETS, ids=lambda path: path.stem)
 def test_presets_are_valid(path: Path) -> None:
     overrides = flatten(tomllib.loads(path.read_text()))
-    assert set(overrides) <= set(known_keys())
+    assert set(overrides) <= set(known_keys(FairFALConfig))
     parse_run_config(default_run_config() | overrides)
 
 
@@ -47,19 +61,46 @@ def test_the_papers_protocol() -> None:
     assert (config.train.rounds, config.train.local_epochs, config.query.label_rounds) == (100, 5, 9)
 
 
-def test_names_in_the_config_are_the_names_in_the_tables() -> None:
-    from fairfal_app.query.registry import QUERY_STRATEGIES
-    from federation.config.sections import ClockConfig
-    from fedraw import ASYNCHRONOUS, STRATEGIES, SYNCHRONOUS
-    from fedraw.delays import AVAILABILITIES, DELAY_MODELS
+@pytest.mark.parametrize(
+    ("key", "names"),
+    [
+        ("data.name", DATASETS),
+        ("data.partition", PARTITIONS),
+        ("data.long-tail", PROFILES),
+        ("model.name", MODELS),
+        ("strategy.name", STRATEGIES),
+        ("clock.delays", DELAY_MODELS),
+        ("clock.availability", AVAILABILITIES),
+        ("query.name", QUERY_STRATEGIES),
+    ],
+)
+def test_names_in_the_config_are_the_names_in_the_tables(key: str, names: Any) -> None:
+    assert choices_of(dict(fields_of(FairFALConfig))[key]) == tuple(names)
 
-    assert set(get_args(DatasetName)) == set(DATASETS)
-    assert set(get_args(QueryName)) == set(QUERY_STRATEGIES)
-    assert set(get_args(SynchronousName)) == set(SYNCHRONOUS)
-    assert set(get_args(AsynchronousName)) == set(ASYNCHRONOUS)
-    assert set(SYNCHRONOUS) | set(ASYNCHRONOUS) == set(STRATEGIES)
-    assert set(get_args(ClockConfig.model_fields["delays"].annotation)) == set(DELAY_MODELS)
-    assert set(get_args(ClockConfig.model_fields["availability"].annotation)) == set(AVAILABILITIES)
+
+@pytest.mark.parametrize(("table", "registry"), [("strategy", STRATEGIES), ("query", QUERY_STRATEGIES)])
+def test_the_defaults_are_those_of_the_options(table: str, registry: Any) -> None:
+    defaults = default_run_config()
+    for name, option in options_of(registry).items():
+        default = defaults[f"{table}.{name.replace('_', '-')}"]
+        assert default == option.default, name
+        assert type(default) is option.kind, name
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_strategy_has_its_options_out_of_the_config(name: str) -> None:
+    strategy = parse_run_config(default_run_config() | {"strategy.name": name}).strategy
+    assert strategy.options == STRATEGIES[name].Options()
+    assert strategy.asynchronous == issubclass(STRATEGIES[name], AsynchronousStrategy)
+    if strategy.asynchronous:
+        assert strategy.updates_per_version == (4 if STRATEGIES[name].buffered else 1)
+
+
+@pytest.mark.parametrize("name", QUERY_STRATEGIES)
+def test_every_query_strategy_has_its_options_out_of_the_config(name: str) -> None:
+    query = parse_run_config(default_run_config() | {"query.name": name}).query
+    assert query.options == QUERY_STRATEGIES[name].Options()
+    assert query.chosen_model == QUERY_STRATEGIES[name].default_model
 
 
 @pytest.mark.parametrize(
@@ -75,7 +116,9 @@ def test_names_in_the_config_are_the_names_in_the_tables() -> None:
         ({"train.lr": float("nan")}, ["train.lr = nan", "a finite number"]),
         ({"train.flip": 1}, ["train.flip = 1", "true or false"]),
         ({"data.root": 5}, ["data.root = 5", "a text in quotes"]),
-        ({"data.alpha": -1.0}, ["data.alpha = -1.0", "more than 0"]),
+        ({"data.alpha": -1.0}, ["data.alpha = -1.0", "at least 0.01", "because", "'shards'"]),
+        ({"data.alpha": 1e-8}, ["data.alpha = 1e-08", "at least 0.01"]),
+        ({"data.alpha": 1e7}, ["data.alpha = 10000000.0", "at most 1000000", "'iid'"]),
         ({"data.imbalance": 0.5}, ["data.imbalance = 0.5", "at least 1"]),
         ({"data.clients": 0}, ["data.clients = 0", "at least 1"]),
         (
@@ -83,6 +126,9 @@ def test_names_in_the_config_are_the_names_in_the_tables() -> None:
             ["query.name = 'fairfall'", "one of fairfal, random", "did you mean 'fairfal'?"],
         ),
         ({"query.kappa": 0.5}, ["query.kappa = 0.5", "at least 1"]),
+        ({"query.kappa": 1e308}, ["query.kappa = 1e+308", "at most 1000000, because"]),
+        ({"query.model": "locl"}, ["query.model = 'locl'", "default, adaptive", "did you mean 'local'?"]),
+        ({"train.local-only-schedule": "step"}, ["one of epochs, steps", "did you mean 'steps'?"]),
         ({"query.label-ratio": 1.5}, ["query.label-ratio = 1.5", "at most 1"]),
         ({"query.last-label-ratio": 0.05}, ["query.last-label-ratio = 0.05", "query.label-ratio = 0.1"]),
         ({"strategy.participation": 0.0}, ["strategy.participation = 0.0", "more than 0"]),
@@ -95,7 +141,10 @@ def test_names_in_the_config_are_the_names_in_the_tables() -> None:
         ({"strategy.concurrency": 0}, ["strategy.concurrency = 0", "at least 1"]),
         ({"strategy.rarity-weight": -1.0}, ["strategy.rarity-weight = -1.0", "at least 0"]),
         ({"strategy.keep": "oldest"}, ["strategy.keep = 'oldest'", "newest, freshest, mean, off"]),
-        ({"strategy.name": "fedasync", "strategy.server-lr": 0.5}, ["strategy.server-lr", "strategy.mixing"]),
+        (
+            {"strategy.name": "fedasync", "strategy.server-lr": 0.5},
+            ["strategy.server-lr = 0.5", "fedasync, whose step is mixing"],
+        ),
         ({"clock.delays": "log-normal"}, ["clock.delays = 'log-normal'", "did you mean 'lognormal'?"]),
         ({"clock.delays": "from-list"}, ["clock.delays-file", "absolute path"]),
         (
@@ -161,8 +210,45 @@ def test_asynchronous_strategies_take_the_updates_of_the_rounds_unless_told_othe
     assert steps("fedraw", train__versions=7) == 7
 
 
-def test_partitions_in_the_config_are_the_ones_there_are() -> None:
-    assert get_args(DataConfig.model_fields["partition"].annotation) == PARTITIONS
+def test_a_training_does_not_look_at_the_tables_of_other_apps() -> None:
+    flat = default_run_config() | {"query.name": "fairfall", "oracle.name": 3}
+    config = run_config.parse_run_config(flat)
+    assert type(config) is RunConfig
+    assert set(default_run_config()) - set(config.flat()) == {
+        key for key in default_run_config() if key.startswith(("query.", "oracle."))
+    }
+    with pytest.raises(ConfigError, match=r"querry\.name is not a key"):
+        run_config.parse_run_config(default_run_config() | {"querry.name": "random"})
+
+
+def test_a_run_of_an_earlier_version_gets_the_defaults_of_keys_that_it_did_not_know() -> None:
+    earlier = default_run_config() | {"seed": 9}
+    del earlier["train.local-only-schedule"]
+    whole, added = with_defaults(earlier)
+    assert added == ("train.local-only-schedule",)
+    assert parse_run_config(whole).train.local_only_schedule == "epochs"
+    assert whole == default_run_config() | {"seed": 9}
+    assert with_defaults(whole) == (whole, ())
+
+
+@pytest.mark.parametrize(
+    ("now", "key", "longer"),
+    [
+        ({"query.last-label-ratio": 0.6}, "query.last-label-ratio", True),
+        ({"query.last-label-ratio": 0.4}, "query.last-label-ratio", False),
+        ({"train.rounds": 30}, "train.rounds", False),  # queries depend on the length of a training
+        ({"app": "fedraw", "train.rounds": 30}, "train.rounds", True),
+        ({"app": "fedraw", "train.rounds": 10}, "train.rounds", False),
+        ({"app": "fedraw", "strategy.name": "fedbuff", "train.versions": 99}, "train.versions", True),
+        ({"train.lr": 0.02}, "train.lr", False),
+    ],
+)
+def test_what_makes_a_run_longer(now: dict[str, Any], key: str, longer: bool) -> None:
+    others = {name: value for name, value in now.items() if name != key}
+    before, after = (parse_run_config(default_run_config() | given) for given in (others, now))
+    assert after.only_longer(key, before) == longer
+    assert (after.length > before.length) == longer or key == "train.rounds"
+    assert key in after.may_be_raised or not longer
 
 
 def test_rare_labels_are_numbers_in_text() -> None:

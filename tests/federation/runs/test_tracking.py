@@ -12,6 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tensorboard.plugins.hparams import metadata
 from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
+from fairfal_app.config import FairFALConfig
 from federation.config.run_config import RunConfig, default_run_config, parse_run_config
 from federation.errors import ConfigError
 from federation.runs.resume import open_run
@@ -25,7 +26,8 @@ def config(folder: Path, **overrides: Any) -> RunConfig:
         "output.dir": str(folder),
         "output.tensorboard": True,
     }
-    return parse_run_config(settings | {key.replace("__", "."): value for key, value in overrides.items()})
+    given = {key.replace("__", "."): value for key, value in overrides.items()}
+    return parse_run_config(settings | given, FairFALConfig)
 
 
 def fairfal_round(label_round: int, server_round: int, accuracy: float) -> dict[str, Any]:
