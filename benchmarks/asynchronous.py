@@ -189,8 +189,8 @@ def schedule(clients: int, jobs: int) -> None:
     def look(strategy: AsynchronousStrategy) -> None:
         nonlocal most
         assert strategy._run is not None
-        in_flight = {job.version for job in strategy._run.jobs.values()}
-        most = max(most, len(set(strategy._run.versions.kept()) - in_flight))
+        in_flight = {job.version for job in strategy._run.state.jobs.values()}
+        most = max(most, len(set(strategy._run.state.versions.kept()) - in_flight))
 
     concurrency = max(10, clients // 10)
     settings: dict[str, Any] = {

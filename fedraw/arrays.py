@@ -4,7 +4,7 @@ import math
 from collections.abc import Collection
 
 import numpy as np
-from flwr.app import Array
+from flwr.app import Array, ArrayRecord
 
 NUMPY_MAGIC = b"\x93NUMPY"
 
@@ -35,6 +35,32 @@ def read_array(array: Array) -> np.ndarray:
         raise ValueError(f"the data are no NumPy array of dtype {dtype} and shape {array.shape}")
     flat = np.frombuffer(data, dtype, count, end)
     return flat.reshape(array.shape, order="F" if b"'fortran_order': True" in header else "C")
+
+
+class ReplyArray(Array):
+    """An array of a client, for code of Flower's that calls ``numpy()``: it is read by ``read_array``."""
+
+    def numpy(self) -> np.ndarray:
+        """Return a read-only view of the data."""
+        return read_array(self)
+
+
+def readable(record: ArrayRecord) -> ArrayRecord:
+    """Return a record of the same data whose arrays were read once, and are read in the same way again.
+
+    Raises
+    ------
+    ValueError
+        An array cannot be read; the error names it.
+    """
+    result = {}
+    for key, array in record.items():
+        result[key] = ReplyArray(array.dtype, array.shape, array.stype, array.data)
+        try:
+            read_array(result[key])
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"the array '{key}' cannot be read: {error}") from error
+    return ArrayRecord(result)
 
 
 def is_buffer(key: str, buffer_keys: Collection[str] | None) -> bool:

@@ -85,7 +85,7 @@ def check_options(options: "StrategyOptions") -> None:
         bounds = {name: metadata[name] for name in _BOUNDS if metadata[name] is not None}
         fine = math.isfinite(number) and all(_BOUNDS[name][1](number, float(b)) for name, b in bounds.items())
         if not fine:
-            allowed = " and ".join(f"{_BOUNDS[name][0]} {bound:g}" for name, bound in bounds.items())
+            allowed = " and ".join(f"{_BOUNDS[name][0]} {bound}" for name, bound in bounds.items())
             raise OptionError(each.name, value, f"must be {allowed or 'finite'}")
     options.check()
 

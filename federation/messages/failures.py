@@ -1,32 +1,21 @@
 """Failures of clients: what was asked, which site failed, and why, in a line that can be read."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
-from flwr.app import Error, RecordDict
-from flwr.common.constant import ErrorCode
+from flwr.app import RecordDict
 
 from federation import records
-from federation.messages.replies import shorten
+from fedraw.failures import Kind, explain_error
 
-Kind = Literal[
-    "raised", "time-out", "not delivered", "expired", "node gone", "crashed", "unusable", "dead worker"
+__all__ = [
+    "Failure",
+    "Kind",
+    "describe_request",
+    "explain_dead_worker",
+    "explain_error",
+    "group_by_reason",
 ]
-
-_KINDS: dict[int, Kind] = {
-    ErrorCode.UNKNOWN: "dead worker",
-    ErrorCode.MESSAGE_UNAVAILABLE: "expired",
-    ErrorCode.REPLY_MESSAGE_UNAVAILABLE: "expired",
-    ErrorCode.NODE_UNAVAILABLE: "node gone",
-    ErrorCode.CLIENT_APP_CRASHED: "crashed",
-}
-
-_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_ACTOR_DETAILS = re.compile(r"\n\t\w+: [^\n]*")  # ids and addresses that Ray puts before the cause
-_FLOWER_REASON = re.compile(r"^<class '(?P<type>[^']+)'>:<'(?P<text>.*)'>$", re.DOTALL)
-_MESSAGE_OF_CLIENT = "Exception ClientAppException occurred. Message:"
 
 
 @dataclass(frozen=True)
@@ -64,34 +53,6 @@ def describe_request(message_type: str, content: RecordDict) -> str:
         if key in config
     ]
     return f"{message_type} in {', '.join(rounds)}" if rounds else message_type
-
-
-def explain_error(error: Error) -> tuple[str, Kind]:
-    """Return a one-line reason and the kind of an error reply.
-
-    In simulation the reason that Flower gives is a coloured traceback of several processes; what is kept is
-    the client's own exception.
-    """
-    reason = _ACTOR_DETAILS.sub("", _COLOURS.sub("", error.reason or ""))
-    kind: Kind = "dead worker" if "ActorDiedError" in reason else _KINDS.get(error.code, "raised")
-    return shorten(_innermost(reason)) or f"no reason given (Flower's error code {error.code})", kind
-
-
-def _innermost(reason: str) -> str:
-    parts = _FLOWER_REASON.match(reason)
-    if parts is None:
-        return reason
-    text, name = parts["text"], parts["type"].rpartition(".")[2]
-    traceback, found, message = text.rpartition(_MESSAGE_OF_CLIENT)
-    if not found:
-        return f"{name}: {text}" if text.strip() else name
-    # The traceback names the exception's type, which the message does not: it ends the part before Ray's own.
-    message = message.strip()
-    first = re.escape(message.partition("\n")[0])
-    pattern = rf"^([A-Za-z_][\w.]*): {first}" if message else r"^([A-Za-z_][\w.]*)$"
-    types = re.findall(pattern, traceback, re.MULTILINE)
-    name = types[-1].rpartition(".")[2] if types else "exception"
-    return f"{name}: {message}" if message else name
 
 
 def group_by_reason(failures: Sequence[Failure]) -> str:

@@ -13,10 +13,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg, Result
 from flwr.serverapp.strategy.fedopt import FedOpt
 
+from fedraw.arrays import read_array
 from fedraw.errors import CheckpointError
 from fedraw.run.checkpoint import check_shapes, pack_metrics, under, unpack_metrics
 
 LOGGER = logging.getLogger("flwr.fedraw")
+
+# What the names of these strategies began with in checkpoints of before.
+FORMER_PREFIX, PREFIX = "Buffered", "Steady"
 
 # What Flower's adaptive strategies remember from round to round, by parameter.
 MOMENTS = ("m_t", "v_t")
@@ -110,7 +114,7 @@ class Rounds(FedAvg):
         result = self._result
         if result is None:
             raise CheckpointError("there is no run to save: call state_dict within on_step, or after start()")
-        arrays = {f"model/{key}": array.numpy() for key, array in result.arrays.items()}
+        arrays = {f"model/{key}": read_array(array) for key, array in result.arrays.items()}
         for name in self._moments():
             arrays |= {f"{name}/{key}": np.asarray(a) for key, a in (getattr(self, name) or {}).items()}
         return arrays, {
@@ -129,9 +133,12 @@ class Rounds(FedAvg):
         CheckpointError
             The state is of another strategy.
         """
-        if state.get("strategy") != type(self).__name__:
+        written_by = str(state.get("strategy"))
+        if written_by.startswith(FORMER_PREFIX):
+            written_by = PREFIX + written_by.removeprefix(FORMER_PREFIX)
+        if written_by != type(self).__name__:
             raise CheckpointError(
-                f"the checkpoint is of {state.get('strategy')}, this is {type(self).__name__}; resume "
+                f"the checkpoint is of {written_by}, this is {type(self).__name__}; resume "
                 "with the strategy that wrote it"
             )
         self._resume = (arrays, state)
@@ -141,7 +148,7 @@ class Rounds(FedAvg):
         assert self._result is not None
         (arrays, state), self._resume = self._resume, None
         model = under(arrays, "model/")
-        check_shapes({key: array.numpy() for key, array in initial.items()}, model)
+        check_shapes({key: read_array(array) for key, array in initial.items()}, model)
         self._result.arrays = ArrayRecord({key: Array(array) for key, array in model.items()})
         for name in self._moments():
             setattr(self, name, under(arrays, f"{name}/") or None)

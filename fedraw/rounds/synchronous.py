@@ -5,6 +5,7 @@ statistics too, where a variance can become negative. Here buffers are plain wei
 strategy and every array keeps its dtype.
 """
 
+import logging
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAdam, FedProx, FedYogi
 
-from fedraw.arrays import is_buffer, restore_dtype
+from fedraw.arrays import is_buffer, read_array, readable, restore_dtype
 from fedraw.errors import SettingError, WeightError
 from fedraw.metrics import with_examples
 from fedraw.options import StrategyOptions, SynchronousOptions, check_options, option, server_lr_option
 from fedraw.randomness import generator
 from fedraw.rounds.rounds import Rounds
+
+LOGGER = logging.getLogger("flwr.fedraw")
 
 # Server learning rate of FedAdam and FedYogi unless one is given.
 ADAPTIVE_LR = 0.01
@@ -121,12 +124,14 @@ class SteadyRounds(Rounds):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """Aggregate as Flower's strategy does, then put plain averages in the place of buffers.
 
+        A reply whose arrays cannot be read is left out with a warning, as Flower leaves out a failed one.
+
         Raises
         ------
         WeightError
             The weights of the replies give no average.
         """
-        replies = self._in_order(replies)
+        replies = [reply for reply in self._in_order(replies) if self._can_be_read(reply, server_round)]
         contents = [message.content for message in replies if message.has_content()]
         weights = [
             value
@@ -144,7 +149,7 @@ class SteadyRounds(Rounds):
         records = [next(iter(content.array_records.values())) for content in contents]
         result = {}
         for key, aggregated in arrays.items():
-            array = aggregated.numpy()
+            array = read_array(aggregated)
             if is_buffer(key, self.buffer_keys):
                 array = np.tensordot(shares, np.stack([record[key].numpy() for record in records]), axes=1)
             result[key] = Array(restore_dtype(array, np.dtype(records[0][key].dtype)))
@@ -157,6 +162,20 @@ class SteadyRounds(Rounds):
         """
         measured = with_examples(self._in_order(replies), self.weighted_by_key)
         return super().aggregate_evaluate(server_round, measured)
+
+    def _can_be_read(self, reply: Message, server_round: int) -> bool:
+        """Read the arrays of a reply, and let Flower's averages read them in the same way."""
+        if not reply.has_content():
+            return True
+        for name, record in reply.content.array_records.items():
+            try:
+                reply.content[name] = readable(record)
+            except ValueError as error:
+                node = reply.metadata.src_node_id
+                site = (self.sites or {}).get(node, f"node {node}")
+                LOGGER.warning("round %d: the reply of %s is left out: %s", server_round, site, error)
+                return False
+        return True
 
     def _in_order(self, replies: Iterable[Message]) -> list[Message]:
         return sorted(replies, key=lambda message: self._site_order(message.metadata.src_node_id))

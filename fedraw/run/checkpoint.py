@@ -1,8 +1,8 @@
-"""A run as named arrays and a dictionary for JSON, and back."""
+"""The state of a run as named arrays and a dictionary for JSON, and back."""
 
 import math
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from flwr.app import MetricRecord
@@ -12,13 +12,11 @@ from fedraw.clock import Job
 from fedraw.errors import CheckpointError
 from fedraw.run.buffer import Entry
 from fedraw.run.influence import Influence
+from fedraw.run.state import RunState
 from fedraw.run.versions import VersionStore
 
-if TYPE_CHECKING:
-    from fedraw.run.loop import AsynchronousRun
 
-
-def pack(run: "AsynchronousRun") -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+def pack(run: RunState) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
     """Return the state of a run. The arrays are the run's own, which it never changes in place."""
     arrays: dict[str, np.ndarray] = {}
     for version in run.versions.kept():
@@ -31,10 +29,7 @@ def pack(run: "AsynchronousRun") -> tuple[dict[str, np.ndarray], dict[str, Any]]
             {name: getattr(entry, name) for name in ("site", "job", "version", "sequence", "metrics")}
             | {"examples": entry.examples, "merged": entry.merged}
         )
-    own_arrays, own_state = run.strategy.own_state()
-    arrays |= {f"own/{name}": array for name, array in own_arrays.items()}
     state = {
-        "strategy": type(run.strategy).__name__,
         "version": run.versions.current,
         "versions": run.versions.kept(),
         "sequence": run.sequence,
@@ -44,16 +39,14 @@ def pack(run: "AsynchronousRun") -> tuple[dict[str, np.ndarray], dict[str, Any]]
         "jobs": [_pack_job(job) for job in run.jobs.values()],
         "buffer": entries,
         "influence": run.influence.state(),
-        "coverage": run.strategy.coverage.state(),
-        "own": own_state,
         "train_metrics": pack_metrics(run.train_metrics),
         "client_metrics": pack_metrics(run.client_metrics),
-        "server_metrics": pack_metrics(run.evaluation.results),
+        "server_metrics": pack_metrics(run.server_metrics),
     }
     return arrays, state
 
 
-def unpack(run: "AsynchronousRun", arrays: dict[str, np.ndarray], state: dict[str, Any]) -> None:
+def unpack(run: RunState, arrays: dict[str, np.ndarray], state: dict[str, Any]) -> None:
     """Put a fresh run into a state.
 
     Raises
@@ -77,11 +70,9 @@ def unpack(run: "AsynchronousRun", arrays: dict[str, np.ndarray], state: dict[st
             )
         )
     run.influence = Influence.restored(state["influence"])
-    run.strategy.coverage.restore(state["coverage"])
-    run.strategy.restore_own_state(under(arrays, "own/"), state["own"])
-    run.train_metrics = unpack_metrics(state["train_metrics"])
-    run.client_metrics = unpack_metrics(state["client_metrics"])
-    run.evaluation.results = unpack_metrics(state["server_metrics"])
+    run.train_metrics.update(unpack_metrics(state["train_metrics"]))
+    run.client_metrics.update(unpack_metrics(state["client_metrics"]))
+    run.server_metrics.update(unpack_metrics(state["server_metrics"]))
     jobs = [_unpack_job(record) for record in state["jobs"]]
     if run.clock.virtual:
         for job in jobs:

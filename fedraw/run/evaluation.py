@@ -1,25 +1,26 @@
 """Evaluation beside a run: it delays no arrival and draws nothing that the schedule draws."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
-from flwr.app import ArrayRecord, MetricRecord
+from flwr.app import ArrayRecord, Message, MetricRecord
 
-if TYPE_CHECKING:
-    from fedraw.run.loop import AsynchronousRun
+from fedraw.mailbox import Mailbox
 
 EvaluateFunction = Callable[[int, ArrayRecord], MetricRecord | None]
 
 
-class ServerEvaluation:
+class VersionEvaluation:
     """Calls the server's evaluation function.
 
     At once where time is computed. In a thread of its own, one version after the other, where time is real.
+    ``results`` takes what it returns, by version.
     """
 
-    def __init__(self, function: EvaluateFunction | None, background: bool) -> None:
-        self.results: dict[int, MetricRecord] = {}
+    def __init__(
+        self, function: EvaluateFunction | None, results: dict[int, MetricRecord], background: bool
+    ) -> None:
+        self.results = results
         self._function = function
         self._executor = ThreadPoolExecutor(1, "evaluation") if background else None
         self._running: dict[int, Future[MetricRecord | None]] = {}
@@ -52,25 +53,35 @@ class ServerEvaluation:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
 
-def evaluate_clients(run: "AsynchronousRun", version: int) -> MetricRecord | None:
-    """Let clients evaluate a version and return the average of their metrics, or None.
+def ask_free_clients(
+    messages: Iterable[Message],
+    training: Mapping[str, int],
+    mailbox: Mailbox,
+    timeout: float,
+    patient: bool,
+) -> list[Message]:
+    """Send messages to the clients that are free, and return their replies.
 
-    A client gets no message while it works on another one. Where time is computed, those that train are
-    waited for, which takes no time on the run's clock; where it is real, they are left out.
+    A client gets no message while it works on another one.
+
+    Parameters
+    ----------
+    messages
+        One message a client.
+    training
+        Node of each message to a client that trains, by its id.
+    timeout
+        Real seconds to wait for replies.
+    patient
+        Wait for the clients that train, where that takes no time on the run's clock; else they are left out.
     """
-    strategy, mailbox = run.strategy, run.mailbox
-    if strategy.fraction_evaluate == 0 or strategy.timing_only:
-        return None
-    arrays = run.versions.record(version)
-    messages = list(strategy.configure_evaluate(version, arrays, run.evaluate_config, run.grid))
-    training = {job.message_id: job.node for job in run.jobs.values() if job.message_id}
-    if run.clock.virtual:
-        mailbox.wait(training, run.timeout)
+    if patient:
+        mailbox.wait(training, timeout)
     busy = {node for message_id, node in training.items() if not mailbox.has(message_id)}
     free = [message for message in messages if message.metadata.dst_node_id not in busy]
     sent = [message_id for message in free if (message_id := mailbox.send(message))]
-    mailbox.wait(sent, run.timeout)
+    mailbox.wait(sent, timeout)
     replies = [mailbox.take(message_id) for message_id in sent if mailbox.has(message_id)]
     for message_id in sent:
         mailbox.forget(message_id)
-    return strategy.aggregate_evaluate(version, replies)
+    return replies

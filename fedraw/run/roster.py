@@ -14,7 +14,7 @@ State = Literal["idle", "busy", "waiting", "backoff", "off"]
 
 
 @dataclass(slots=True)
-class Client:
+class Participant:
     """What the server knows of one site.
 
     Attributes
@@ -65,7 +65,7 @@ class Roster:
         self.seed = seed
         self._names = sites
         self._node_sites: dict[int, str] = {}
-        self.clients: dict[str, Client] = {}
+        self.clients: dict[str, Participant] = {}
         self._idle: list[tuple[float, str]] = []
 
     def refresh(self, node_ids: Iterable[int], now: float) -> None:
@@ -88,7 +88,7 @@ class Roster:
         for site, node in here.items():
             client = self.clients.get(site)
             if client is None:
-                self.clients[site] = Client(site, node)
+                self.clients[site] = Participant(site, node)
                 self.free(site, now)
             else:
                 client.node = node
@@ -112,7 +112,7 @@ class Roster:
         client.state, client.free_since = "idle", now
         self._enqueue(client)
 
-    def _enqueue(self, client: Client) -> None:
+    def _enqueue(self, client: Participant) -> None:
         """Put a free client that is connected in its place in the queue, once."""
         key = (client.free_since, client.site)
         place = bisect.bisect_left(self._idle, key)
@@ -126,7 +126,7 @@ class Roster:
         if place < len(self._idle) and self._idle[place] == key:
             del self._idle[place]
 
-    def next(self, draw: int) -> Client | None:
+    def next(self, draw: int) -> Participant | None:
         """Take the client whose turn it is out of the queue; ``draw`` numbers the random choices of a run."""
         if not self._idle:
             return None
@@ -155,5 +155,5 @@ class Roster:
 
     def restore(self, records: list[dict[str, Any]]) -> None:
         """Go back to a state; clients get their nodes at the next ``refresh``."""
-        self.clients = {record["site"]: Client(node=None, **record) for record in records}
+        self.clients = {record["site"]: Participant(node=None, **record) for record in records}
         self._idle = []

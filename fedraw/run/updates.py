@@ -1,7 +1,6 @@
 """From a client's reply to an update, or to the reason why there is none."""
 
 import math
-import re
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +10,16 @@ from flwr.app import ArrayRecord, Message
 
 from fedraw.aggregation import Arrays, wide
 from fedraw.arrays import is_buffer, read_array, restore_dtype
+from fedraw.failures import Kind, explain_error
 
-# Flower's error codes of replies that no client made, and what they are counted as.
-# 0 is for whatever befell Ray and not the client, such as a machine that is gone with a result.
-REASON_OF_CODE = {0: "dead-worker", 3: "timeout", 4: "timeout", 5: "node-gone"}
-# What a simulated client's error says when its Ray worker is gone.
-DEAD_WORKER = "ActorDiedError"
+# What the event log calls the sorts of failure that an error reply can have.
+REASONS: dict[Kind, str] = {
+    "raised": "error",
+    "crashed": "error",
+    "expired": "timeout",
+    "node gone": "node-gone",
+    "dead worker": "dead-worker",
+}
 
 
 class ReplyError(Exception):
@@ -56,9 +59,8 @@ def read_update(
         usable number of examples where weights need it).
     """
     if reply.has_error():
-        detail = str(reply.error.reason)
-        reason = "dead-worker" if DEAD_WORKER in detail else REASON_OF_CODE.get(reply.error.code, "error")
-        raise ReplyError(reason, _last_line(detail))
+        detail, kind = explain_error(reply.error)
+        raise ReplyError(REASONS[kind], detail)
     metrics = {
         key: value for record in reply.content.metric_records.values() for key, value in record.items()
     }
@@ -71,12 +73,6 @@ def read_update(
     record = records[arrays_key] if arrays_key in records else next(iter(records.values()))
     deltas, values = _difference(record, sent, buffer_keys)
     return Update(deltas, values, metrics, examples)
-
-
-def _last_line(text: str) -> str:
-    """Return the last line of an error; in simulation that is the message under a long coloured traceback."""
-    lines = [line.strip() for line in re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "without a reason"
 
 
 def _examples(value: Any) -> float | None:

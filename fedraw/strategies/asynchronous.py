@@ -17,6 +17,7 @@ from fedraw.metrics import with_examples
 from fedraw.options import AsynchronousOptions, BufferedOptions, check_options
 from fedraw.randomness import generator
 from fedraw.run.buffer import Buffer, Entry, Keep
+from fedraw.run.checkpoint import under
 from fedraw.run.influence import Influence
 from fedraw.run.loop import AsynchronousRun
 from fedraw.run.roster import Roster
@@ -212,11 +213,13 @@ class AsynchronousStrategy(Settings, Strategy):
         """
         self.begin()
         self._run = AsynchronousRun(
-            self, grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
+            self, self, grid, initial_arrays, num_rounds, timeout, train_config, evaluate_config, evaluate_fn
         )
         if self._resume is not None:
-            self._run.restore(*self._resume)
-            self._resume = None
+            (arrays, state), self._resume = self._resume, None
+            self._run.restore(arrays, state)
+            self.coverage.restore(state["coverage"])
+            self.restore_own_state(under(arrays, "own/"), state["own"])
         self.summary()
         return self._run.complete()
 
@@ -281,17 +284,17 @@ class AsynchronousStrategy(Settings, Strategy):
     @property
     def version(self) -> int:
         """Versions published in the present run."""
-        return 0 if self._run is None else self._run.versions.current
+        return 0 if self._run is None else self._run.state.versions.current
 
     @property
     def number_of_clients(self) -> int:
         """Clients known in the present run."""
-        return 0 if self._run is None else len(self._run.roster.clients)
+        return 0 if self._run is None else len(self._run.state.roster.clients)
 
     @property
     def influence(self) -> Influence:
         """Counts of the present run."""
-        return Influence() if self._run is None else self._run.influence
+        return Influence() if self._run is None else self._run.state.influence
 
     def state_dict(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return the state of the run as named arrays and a dictionary for JSON.
@@ -301,7 +304,11 @@ class AsynchronousStrategy(Settings, Strategy):
         """
         if self._run is None:
             raise CheckpointError("there is no run to save: call state_dict within on_step, or after start()")
-        return self._run.state()
+        arrays, state = self._run.pack()
+        own_arrays, own_state = self.own_state()
+        arrays |= {f"own/{name}": array for name, array in own_arrays.items()}
+        own = {"strategy": type(self).__name__, "coverage": self.coverage.state(), "own": own_state}
+        return arrays, state | own
 
     def load_state(self, arrays: dict[str, np.ndarray], state: dict[str, Any]) -> None:
         """Let the next ``start`` go on from a state of ``state_dict``.

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from flwr.app import Array, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays as any_array
 
 from fedraw import aggregation
-from fedraw.arrays import is_buffer, read_array, restore_dtype
+from fedraw.arrays import is_buffer, read_array, readable, restore_dtype
 from fedraw.errors import SettingError, UnknownNameError, WeightError
 from fedraw.metrics import average, with_examples
 from fedraw.run.buffer import Buffer, Entry
@@ -110,6 +110,11 @@ def test_arrays_are_read_as_flower_reads_them(dtype, shape, order):
     assert (got.dtype, got.shape) == (array.dtype, array.shape)
 
 
+def crafted(header, size=0):
+    """Return data of an array with a header of one's own."""
+    return b"\x93NUMPY\x02\x00" + len(header).to_bytes(4, "little") + header.encode() + bytes(size)
+
+
 @pytest.mark.parametrize(
     "broken",
     [
@@ -119,11 +124,22 @@ def test_arrays_are_read_as_flower_reads_them(dtype, shape, order):
         Array("float64", (0,), "numpy.ndarray", b""),
         Array("float64", (3,), "bytes", Array(np.zeros(3)).data),
         Array("no dtype", (3,), "numpy.ndarray", Array(np.zeros(3)).data),
+        Array("float64", (3,), "numpy.ndarray", crafted("(" * 5000)),
+        Array("float64", (3,), "numpy.ndarray", crafted("{'descr': '<f8', 'shape': " + "-" * 9000)),
+        Array("float64", (-3,), "numpy.ndarray", crafted("{'descr': '<f8'}")),
+        Array("object", (3,), "numpy.ndarray", crafted("{'descr': '|O'}", size=24)),
     ],
 )
 def test_data_that_are_no_array_are_refused(broken):
     with pytest.raises((TypeError, ValueError)):
         read_array(broken)
+    with pytest.raises(ValueError, match="the array 'w' cannot be read"):
+        readable(ArrayRecord({"w": broken}))
+
+
+def test_a_header_that_numpy_would_choke_on_is_not_parsed():
+    data = crafted("{'descr': '<f8', " + "(" * 9000, size=8)
+    assert read_array(Array("float64", (1,), "numpy.ndarray", data)).tolist() == [0.0]
 
 
 def test_names_of_buffers():

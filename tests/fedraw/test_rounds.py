@@ -95,6 +95,7 @@ def test_a_checkpoint_of_another_strategy_or_model_is_refused():
     strategy = build("fedavg")
     run(strategy, rounds=1)
     state = strategy.state_dict()
+    build("fedavg").load_state(state[0], {**state[1], "strategy": "BufferedFedAvg"})  # as once written
     with pytest.raises(CheckpointError, match="of SteadyFedAvg, this is SteadyFedYogi"):
         build("fedyogi").load_state(*state)
     other = build("fedavg")

@@ -282,7 +282,7 @@ def test_the_last_straggler_of_a_version_is_not_lost():
         buffer_size=2,
         staleness=NoDamping(),
         events=log,
-        on_step=lambda s: kept.append(s._run.versions.kept()),
+        on_step=lambda s: kept.append(s._run.state.versions.kept()),
     )
     kept = []
     app = shift_app(lambda part, job: 1.0 if part == 2 else 0.0)
@@ -296,7 +296,7 @@ def test_the_last_straggler_of_a_version_is_not_lost():
 @settings(max_examples=30, deadline=None)
 def test_versions_are_kept_for_jobs_in_flight_and_no_longer(data):
     def look(strategy):
-        run = strategy._run
+        run = strategy._run.state
         needed = {run.versions.current} | {job.version for job in run.jobs.values()}
         assert run.versions.kept() == sorted(needed)
         assert run.versions._records.keys() <= needed

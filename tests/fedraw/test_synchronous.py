@@ -116,6 +116,29 @@ def test_clients_that_all_fail_leave_the_arrays_alone(name):
     assert metrics is None
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_reply_that_cannot_be_read_is_left_out_with_the_reason(name, caplog):
+    crafted = b"\x93NUMPY\x01\x00\xff\xff" + b"(" * 0xFFFF
+
+    def sent(last):
+        grid = InProcessGrid(client_app([1, 3, 5]), 3)
+        strategy = build(name, sites={1002: "the-third"})
+        replies = grid.send_and_receive(strategy.configure_train(1, initial(), ConfigRecord(), grid))
+        replies.sort(key=lambda reply: reply.metadata.src_node_id)
+        if last:
+            replies[-1].content["arrays"]["weight"] = Array("float32", (2, 3), "numpy.ndarray", crafted)
+        else:
+            del replies[-1]
+        strategy.current_arrays = {key: array.numpy() for key, array in initial().items()}
+        return strategy.aggregate_train(1, replies)[0]
+
+    with caplog.at_level("WARNING", "flwr.fedraw"):
+        left_out, absent = sent(last=True), sent(last=False)
+    assert "round 1: the reply of the-third is left out: the array 'weight' cannot be read" in caplog.text
+    for key, array in absent.items():
+        assert left_out[key].data == array.data
+
+
 def test_a_share_of_the_nodes_takes_part_by_seed_and_site_name():
     names = ["a", "b", "c", "d", "e"]
 
