@@ -88,6 +88,25 @@ class Sites:
     test: npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Copies:
+    """How many images are there more than once, pixel by pixel.
+
+    Attributes
+    ----------
+    contradictory
+        Left out: the same image has another label as well.
+    in_test
+        Left out of the training split: the same image is in the published test split.
+    kept
+        In a split beside the same image with the same label.
+    """
+
+    contradictory: int = 0
+    in_test: int = 0
+    kept: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class ImageDataset:
     """A data set as it was published, before any long tail or partition.
@@ -100,7 +119,9 @@ class ImageDataset:
         Training images of the same number show the same thing, such as one skin lesion, and stay at one
         client, int64 (N,); ``None`` where all are independent. No such group is in the test split, too.
     left_out
-        Damaged images that are in no split: for each its file and what is wrong with it.
+        Damaged images, and copies, that are in no split: for each its file and what is wrong with it.
+    copies
+        What was found of copies; None where nobody looked.
     """
 
     card: DataCard
@@ -109,6 +130,7 @@ class ImageDataset:
     sites: Sites | None = None
     train_groups: npt.NDArray[np.int64] | None = None
     left_out: tuple[str, ...] = ()
+    copies: Copies | None = None
 
     @property
     def num_classes(self) -> int:

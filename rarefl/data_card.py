@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from datasets.base import ImageDataset
+from datasets.base import Copies, ImageDataset
 from datasets.budget import budget_per_client, label_rounds, most_label_rounds
 from datasets.federated import FederatedData, deal, read_dataset
 from fairfal_app.config import FairFALConfig
@@ -95,6 +95,8 @@ def card_table(dataset: ImageDataset) -> Table:
     if dataset.train_groups is not None:
         groups = len(np.unique(dataset.train_groups))
         table.add_row("groups", f"{groups:,} in the training split; the images of one stay at one client")
+    if dataset.copies is not None:
+        table.add_row("copies", _copies(dataset.copies))
     if dataset.left_out:
         shown = "\n".join(dataset.left_out[:_MOST_LEFT_OUT])
         more = len(dataset.left_out) - _MOST_LEFT_OUT
@@ -103,6 +105,15 @@ def card_table(dataset: ImageDataset) -> Table:
             f"{len(dataset.left_out):,} images\n{shown}{f' and {more} more' if more > 0 else ''}",
         )
     return table
+
+
+def _copies(copies: Copies) -> str:
+    counts = (
+        (copies.contradictory, "left out: the same image is in two classes"),
+        (copies.in_test, "left out of training: the same image is in the test split"),
+        (copies.kept, "beside the same image of their class"),
+    )
+    return "\n".join(f"{count:,} images {what}" for count, what in counts if count) or "none"
 
 
 def class_table(dataset: ImageDataset) -> Table:

@@ -1,41 +1,41 @@
 """Image files decoded once: small squares in a memory-mapped file of the user's cache folder.
 
-An entry of the cache is a folder that appears whole or not at all. Its name says which files, by path, size,
-time of change and whether they may be read, at which image size. Images of a training and a test split lie
-one after the other in a file of their own, so that each is a slice of a file: processes share its pages, and
-no one holds a copy.
+The name of an entry says which files, by path, size, time of change and whether they may be read, at which
+image size. Images of a training and a test split are slices of one file: processes share its pages,
+and no one holds a copy. The images are decoded in the order that they are expected to be used in, so that no
+second file is needed; another split gets a file of its own.
 """
 
 import contextlib
 import errno
 import hashlib
+import itertools
 import json
-import logging
 import os
 import shutil
-import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import platformdirs
 import torch
-from filelock import FileLock, Timeout
 
-from datasets.errors import ImageCacheError
+from datasets.images.cache_entries import cache_entry, last_use, whole_entries
+from datasets.images.decoding import Pixels
 from datasets.images.decoding_pool import decode_all
 from datasets.images.decoding_progress import decoding_progress
 
-logger = logging.getLogger("rarefl")
-
-Read = TypeVar("Read")
-
-_FORMAT = 1  # a change of the decoded pixels or of the files below takes the next number
-_IMAGES, _SUMS, _FILES = "images.npy", "sums.npy", "files.json"
-_PARTIAL = ".partial"
+_FORMAT = 2  # a change of the decoded pixels or of the files below takes the next number
+_IMAGES, _SUMS, _DIGESTS, _PLACES, _FILES = (
+    "images.npy",
+    "sums.npy",
+    "digests.npy",
+    "places.npy",
+    "files.json",
+)
+_DIGEST_BYTES = 16
 _BLOCK = 256  # images that are copied at once
 _KEPT_SPLITS = 4  # of one entry; the one used longest ago goes when a fifth is made
 
@@ -51,6 +51,10 @@ class CachedImages:
         these files, in this order.
     sums
         Sum, and sum of squares, of the pixels of each image and channel, int64 (N, 2, C).
+    digests
+        A digest of the pixels of each image, uint8 (N, 16): the same for equal pixels alone.
+    places
+        Where each image lies in the entry's file of images, int64 (N,).
     damaged
         Name of each other file, and what is wrong with it.
     """
@@ -58,6 +62,8 @@ class CachedImages:
     entry: Path
     readable: npt.NDArray[np.int64]
     sums: npt.NDArray[np.int64]
+    digests: npt.NDArray[np.uint8]
+    places: npt.NDArray[np.int64]
     damaged: dict[str, str]
 
     def arranged(
@@ -77,7 +83,10 @@ class CachedImages:
         ImageCacheError
             If the file cannot be written.
         """
-        order = np.concatenate([train, test])
+        if (slices := [_slice(self.places[positions]) for positions in (train, test)]).count(None) == 0:
+            images = torch.from_numpy(np.load(self.entry / _IMAGES, mmap_mode="c"))
+            return images[slices[0]], images[slices[1]]
+        order = self.places[np.concatenate([train, test])]
 
         def build(folder: Path) -> None:
             images = np.load(self.entry / _IMAGES, mmap_mode="r")
@@ -91,8 +100,8 @@ class CachedImages:
             return images
 
         splits = self.entry / "splits"
-        images = _entry(splits, hashlib.sha256(order.tobytes()).hexdigest()[:16], build, read)
-        for folder in sorted(_entries(splits), key=_last_use)[:-_KEPT_SPLITS]:
+        images = cache_entry(splits, hashlib.sha256(order.tobytes()).hexdigest()[:16], build, read)
+        for folder in sorted(whole_entries(splits), key=last_use)[:-_KEPT_SPLITS]:
             shutil.rmtree(folder, ignore_errors=True)
         return images[: len(train)], images[len(train) :]
 
@@ -109,7 +118,14 @@ class CachedImages:
         return tuple(mean.tolist()), tuple(std.tolist())
 
 
-def cached_images(source: str, root: Path, names: Sequence[str], size: int, rgb: bool) -> CachedImages:
+def cached_images(
+    source: str,
+    root: Path,
+    names: Sequence[str],
+    size: int,
+    rgb: bool,
+    order: npt.NDArray[np.int64] | None = None,
+) -> CachedImages:
     """Return image files decoded to ``size`` x ``size`` pixels; only new or changed ones cost time.
 
     There is one channel where all images are gray and ``rgb`` is off, else there are three.
@@ -120,6 +136,8 @@ def cached_images(source: str, root: Path, names: Sequence[str], size: int, rgb:
         Name of the data set, for the name of the entry.
     names
         Files relative to ``root``, each once.
+    order
+        Positions of all files in the order in which their images will lie in the file, if it is made now.
 
     Raises
     ------
@@ -134,11 +152,12 @@ def cached_images(source: str, root: Path, names: Sequence[str], size: int, rgb:
         free = shutil.disk_usage(folder).free
         if free < needed:
             raise OSError(errno.ENOSPC, f"{needed / 1e6:.0f} MB are needed and {free / 1e6:.0f} MB are free")
-        _decode(folder, source, [root / name for name in names], size, rgb)
+        paths = [root / name for name in names]
+        _decode(folder, source, paths, size, rgb, np.arange(len(names)) if order is None else order)
 
     folder = cache_folder()
-    cached = _entry(folder, name, build, lambda entry: _read(entry, names))
-    for other in _entries(folder):
+    cached = cache_entry(folder, name, build, lambda entry: _read(entry, names))
+    for other in whole_entries(folder):
         if other != cached.entry and other.name.startswith(f"{place}-"):
             shutil.rmtree(other, ignore_errors=True)  # of files that have changed since
     return cached
@@ -165,50 +184,86 @@ def _changes(root: Path, names: Sequence[str]) -> Iterator[tuple[str, int, int, 
             yield name, -1, -1, False
 
 
-def _decode(folder: Path, source: str, paths: Sequence[Path], size: int, rgb: bool) -> None:
-    """Decode files into ``folder``."""
+def _decode(
+    folder: Path, source: str, paths: Sequence[Path], size: int, rgb: bool, order: npt.NDArray[np.int64]
+) -> None:
+    """Decode files into ``folder``, in this order."""
     damaged: dict[int, str] = {}
-    sums: list[npt.NDArray[np.int64]] = []
-    colours = rgb
+    readable: list[int] = []
+    sums = np.zeros((len(paths), 2, 3), dtype=np.int64)
+    digests = np.zeros((len(paths), _DIGEST_BYTES), dtype=np.uint8)
 
-    def images() -> Iterator[npt.NDArray[np.uint8]]:
-        nonlocal colours
+    def decoded() -> Generator[Pixels, None, None]:
         with (
             decoding_progress(source, len(paths)) as done,
-            contextlib.closing(decode_all(paths, size)) as results,
+            contextlib.closing(decode_all([paths[position] for position in order], size)) as results,
         ):
-            for position, result in enumerate(results):
+            for position, result in zip(order.tolist(), results, strict=True):
                 if isinstance(result, str):
                     damaged[position] = result
                 else:
-                    colours |= len(result) == 3
-                    image = np.broadcast_to(result, (3, size, size))
-                    values = image.reshape(3, -1).astype(np.int64)
-                    sums.append(np.stack([values.sum(axis=1), (values**2).sum(axis=1)]))
-                    yield image[None]
+                    readable.append(position)
+                    values = result.reshape(len(result), -1).astype(np.int64)
+                    sums[position] = np.stack([values.sum(axis=1), (values**2).sum(axis=1)])
+                    digest = hashlib.blake2b(result.tobytes(), digest_size=_DIGEST_BYTES).digest()
+                    digests[position] = np.frombuffer(digest, dtype=np.uint8)
+                    yield result
                 done()
 
-    _write_images(folder / _IMAGES, images(), (3, size, size))
-    channels = 3 if colours else 1
+    with contextlib.closing(decoded()) as images:
+        channels = _write_decoded(folder, images, size, rgb)
+    places = np.argsort(readable)
+    kept = np.array(readable, dtype=np.int64)[places]
+    np.save(folder / _SUMS, sums[kept][:, :, :channels])
+    np.save(folder / _DIGESTS, digests[kept])
+    np.save(folder / _PLACES, places)
+    (folder / _FILES).write_text(json.dumps({"damaged": sorted(damaged.items())}), encoding="utf-8")
+
+
+def _write_decoded(folder: Path, images: Iterator[Pixels], size: int, rgb: bool) -> int:
+    """Write images as they come and return their channels: one until the first in colours, then three."""
+    colours: list[Pixels] = []
+
+    def gray() -> Iterator[Pixels]:
+        for image in images:
+            if rgb or len(image) > 1:
+                colours.append(image)
+                return
+            yield image[None]
+
+    _write_images(folder / _IMAGES, gray(), (1, size, size))
     if not colours:
-        three = np.load(folder / _IMAGES, mmap_mode="r")
-        blocks = (three[start : start + _BLOCK, :1] for start in range(0, len(three), _BLOCK))
-        _write_images(folder / "gray.npy", blocks, (1, size, size))
-        del three
-        os.replace(folder / "gray.npy", folder / _IMAGES)
-    np.save(folder / _SUMS, np.array(sums, dtype=np.int64).reshape(-1, 2, 3)[:, :, :channels])
-    (folder / _FILES).write_text(json.dumps({"damaged": list(damaged.items())}), encoding="utf-8")
+        return 1
+    before = np.load(folder / _IMAGES, mmap_mode="r")
+    blocks = (before[start : start + _BLOCK] for start in range(0, len(before), _BLOCK))
+    rest = (image[None] for image in itertools.chain(colours, images))
+    three = (np.broadcast_to(block, (len(block), 3, size, size)) for block in itertools.chain(blocks, rest))
+    _write_images(folder / "colours.npy", three, (3, size, size))
+    del before
+    os.replace(folder / "colours.npy", folder / _IMAGES)
+    return 3
+
+
+def _slice(places: npt.NDArray[np.int64]) -> slice | None:
+    """Return the slice that these places are, ascending without a gap; None if they are not one."""
+    if (np.diff(places) != 1).any():
+        return None
+    start = int(places[0]) if len(places) else 0
+    return slice(start, start + len(places))
 
 
 def _read(entry: Path, names: Sequence[str]) -> CachedImages:
     damaged = dict(json.loads((entry / _FILES).read_text(encoding="utf-8"))["damaged"])
     readable = np.setdiff1d(np.arange(len(names)), np.array(list(damaged), dtype=np.int64))
     sums = np.load(entry / _SUMS)
+    digests, places = np.load(entry / _DIGESTS), np.load(entry / _PLACES)
     images = np.load(entry / _IMAGES, mmap_mode="r")
-    if not len(images) == len(sums) == len(readable):
+    if not len(images) == len(sums) == len(digests) == len(readable):
         raise ValueError(f"{entry}: {len(images)} images, {len(sums)} sums, {len(readable)} files")
+    if not np.array_equal(np.sort(places), np.arange(len(images))):
+        raise ValueError(f"{entry}: its places are not 0 to {len(images) - 1}")
     return CachedImages(
-        entry, readable, sums, {names[position]: reason for position, reason in damaged.items()}
+        entry, readable, sums, digests, places, {names[at]: reason for at, reason in damaged.items()}
     )
 
 
@@ -233,73 +288,3 @@ def _write_images(path: Path, blocks: Iterable[npt.NDArray[np.uint8]], shape: Se
         assert header() == length  # NumPy leaves room for the first axis to grow
         file.flush()
         os.fsync(file.fileno())
-
-
-def _entry(folder: Path, name: str, build: Callable[[Path], None], read: Callable[[Path], Read]) -> Read:
-    """Return what ``read`` returns of an entry; one process builds it if it is not there or damaged."""
-
-    def found() -> Read | None:
-        try:
-            return read(folder / name)
-        except (OSError, EOFError, ValueError, KeyError):
-            return None
-
-    if (result := found()) is not None:
-        return result
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with _lock(folder, name):
-            if (result := found()) is not None:
-                return result
-            shutil.rmtree(folder / name, ignore_errors=True)
-            _remove_abandoned(folder, name)
-            with tempfile.TemporaryDirectory(
-                prefix=f"{name}.", suffix=_PARTIAL, dir=folder, ignore_cleanup_errors=True
-            ) as partial:
-                whole = Path(partial) / "entry"
-                whole.mkdir()
-                build(whole)
-                os.replace(whole, folder / name)
-            return read(folder / name)
-    except OSError as error:
-        raise ImageCacheError(
-            f"{folder}: decoded images cannot be kept in this folder: {error.strerror or error}. Make it "
-            "writable with free space on its disk, or set the environment variable XDG_CACHE_HOME to another "
-            "folder."
-        ) from error
-
-
-@contextlib.contextmanager
-def _lock(folder: Path, name: str) -> Iterator[None]:
-    """Hold an entry's lock, which the operating system takes back from a process that is killed."""
-    lock = FileLock(folder / f"{name}.lock")
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        logger.info("Another process decodes the same images; waiting for it")
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-
-
-def _remove_abandoned(folder: Path, own: str) -> None:
-    """Remove what killed processes left half built; whoever still builds holds the entry's lock."""
-    for partial in folder.glob(f"*{_PARTIAL}"):
-        name = partial.name.split(".")[0]
-        with contextlib.suppress(Timeout):
-            if name == own:
-                shutil.rmtree(partial, ignore_errors=True)
-            else:
-                with FileLock(folder / f"{name}.lock", timeout=0):
-                    shutil.rmtree(partial, ignore_errors=True)
-
-
-def _entries(folder: Path) -> list[Path]:
-    """Return the whole entries of a folder."""
-    return [path for path in folder.iterdir() if path.is_dir() and path.suffix != _PARTIAL]
-
-
-def _last_use(entry: Path) -> int:
-    return entry.stat().st_mtime_ns

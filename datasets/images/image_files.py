@@ -3,20 +3,28 @@
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import platformdirs
 
-from datasets.base import DataCard, ImageDataset, ImageSplit, LoadOptions, Sites
+from datasets.base import Copies, DataCard, ImageDataset, ImageSplit, LoadOptions, Sites
 from datasets.errors import DatasetFormatError
+from datasets.images.copies import (
+    content_numbers,
+    contradictions,
+    in_both_splits,
+    kept_together,
+)
 from datasets.images.decoding import SUFFIXES
 from datasets.images.image_cache import cached_images
 from datasets.partitions.splits import draw_test_split
 
 logger = logging.getLogger("rarefl")
+
+Ints = npt.NDArray[np.int64]
 
 IMAGE_SIZE = 64
 """Side in pixels of images from files, unless ``data.image-size`` says otherwise."""
@@ -67,6 +75,9 @@ def read_image_files(description: Description, files: LabelledFiles, options: Lo
     """Return the data set of labelled image files, decoded once for all processes.
 
     Without a published test split, 20 % of each class are drawn by the seed (``splits.draw_test_split``).
+    Of the same image under two labels all are left out and named; copies with one label are one group, so
+    that they are in one split and, where images are dealt, at one client. A training image that is in the
+    published test split as well is left out and named.
     Mean and deviation on the card are those of the training images.
 
     Raises
@@ -77,36 +88,29 @@ def read_image_files(description: Description, files: LabelledFiles, options: Lo
         If the decoded images cannot be kept.
     """
     size = options.image_size or IMAGE_SIZE
-    cached = cached_images(description.name, files.root, files.names, size, options.rgb)
-    left_out = (
+    every = _Known.of(files)
+    expected = np.concatenate(every.splits(description.name, options.seed))
+    cached = cached_images(description.name, files.root, files.names, size, options.rgb, expected)
+    unreadable = (
         *files.left_out,
         *(f"{files.root / name}: {reason}" for name, reason in cached.damaged.items()),
     )
-    _require_readable(left_out, len(files.names) + len(files.left_out), files.root, options.max_unreadable)
-    labels = np.array(files.labels, dtype=np.int64)[cached.readable]
+    _require_readable(unreadable, len(files.names) + len(files.left_out), files.root, options.max_unreadable)
+    readable = every.only(cached.readable)
+    content = content_numbers(cached.digests)
+    told, copies, kept = _without_copies(files, cached.readable, content, readable)
+    left_out = (*unreadable, *told)
     _tell_left_out(files.root, left_out)
-    groups = None if files.groups is None else _group_numbers(files.groups)
-    site_names: tuple[str, ...] = ()
-    sites = None
-    if files.sites is not None:
-        site_names, all_sites = _numbers(files.sites)
-        if groups is not None:
-            _, first, group_of = np.unique(groups, return_index=True, return_inverse=True)
-            all_sites = all_sites[first][group_of]
-        sites = all_sites[cached.readable]
-    if groups is not None:
-        groups = groups[cached.readable]
-    if files.in_test is None:
-        train, test = draw_test_split(labels, description.name, options.seed, sites, groups)
-    else:
-        in_test = np.array(files.in_test, dtype=bool)[cached.readable]
-        train, test = np.flatnonzero(~in_test), np.flatnonzero(in_test)
-    for split, positions in (("training", train), ("test", test)):
+    known = readable.only(kept)
+    known = replace(known, groups=kept_together(known.groups, content[kept]))
+    splits = known.splits(description.name, options.seed)
+    for split, positions in zip(("training", "test"), splits, strict=True):
         if len(positions) == 0:
             raise DatasetFormatError(
                 f"{files.root}: no {split} image is left of {len(files.names)} images. A test image is drawn "
                 "from each class of two images or more; add images."
             )
+    train, test = (kept[positions] for positions in splits)
     mean, std = cached.mean_and_std(train)
     train_images, test_images = cached.arranged(train, test)
     return ImageDataset(
@@ -119,12 +123,79 @@ def read_image_files(description: Description, files: LabelledFiles, options: Lo
             mean=mean,
             std=std,
         ),
-        train=ImageSplit(train_images, labels[train]),
-        test=ImageSplit(test_images, labels[test]),
-        sites=None if sites is None else Sites(site_names, sites[train], sites[test]),
-        train_groups=None if groups is None else groups[train],
+        train=ImageSplit(train_images, readable.labels[train]),
+        test=ImageSplit(test_images, readable.labels[test]),
+        sites=None
+        if readable.sites is None
+        else Sites(every.site_names, readable.sites[train], readable.sites[test]),
+        train_groups=None if known.groups is None else known.groups[splits[0]],
         left_out=left_out,
+        copies=copies,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _Known:
+    """What is known of N images: label, site, group and published split of each, (N,)."""
+
+    labels: Ints
+    site_names: tuple[str, ...]
+    sites: Ints | None
+    groups: Ints | None
+    in_test: npt.NDArray[np.bool_] | None
+
+    @classmethod
+    def of(cls, files: LabelledFiles) -> "_Known":
+        """Return what is known of all files; those of a group are at the site of the first of them."""
+        groups = None if files.groups is None else _group_numbers(files.groups)
+        names, sites = ((), None) if files.sites is None else _numbers(files.sites)
+        if groups is not None and sites is not None:
+            _, first, group_of = np.unique(groups, return_index=True, return_inverse=True)
+            sites = sites[first][group_of]
+        in_test = None if files.in_test is None else np.array(files.in_test, dtype=bool)
+        return cls(np.array(files.labels, dtype=np.int64), names, sites, groups, in_test)
+
+    def only(self, positions: Ints) -> "_Known":
+        """Return what is known of the images at these positions."""
+        return _Known(
+            self.labels[positions],
+            self.site_names,
+            None if self.sites is None else self.sites[positions],
+            None if self.groups is None else self.groups[positions],
+            None if self.in_test is None else self.in_test[positions],
+        )
+
+    def splits(self, source: str, seed: int) -> tuple[Ints, Ints]:
+        """Return the positions of training and test images: those published, or else drawn."""
+        if self.in_test is None:
+            return draw_test_split(self.labels, source, seed, self.sites, self.groups)
+        return np.flatnonzero(~self.in_test), np.flatnonzero(self.in_test)
+
+
+def _without_copies(
+    files: LabelledFiles, readable: Ints, content: Ints, known: _Known
+) -> tuple[tuple[str, ...], Copies, Ints]:
+    """Return what is left out of the readable images with the reason, the counts, and the kept positions."""
+    names = [str(files.root / files.names[position]) for position in readable]
+    opposed = contradictions(content, known.labels)
+    leaked: dict[int, int] = {}
+    if known.in_test is not None:
+        found = in_both_splits(content, known.in_test)
+        leaked = {image: copy for image, copy in found.items() if image not in opposed}
+    told = (
+        *(
+            f"{names[image]}: the same image is in class {files.class_names[known.labels[copy]]!r}, too: "
+            f"{names[copy]}"
+            for image, copy in sorted(opposed.items())
+        ),
+        *(
+            f"{names[image]}: the same image is in the test split, too: {names[copy]}"
+            for image, copy in sorted(leaked.items())
+        ),
+    )
+    kept = np.setdiff1d(np.arange(len(readable)), np.array([*opposed, *leaked], dtype=np.int64))
+    again = len(kept) - len(np.unique(content[kept]))
+    return told, Copies(len(opposed), len(leaked), again), kept
 
 
 def standard_place(name: str) -> Path:
@@ -187,12 +258,12 @@ def _tell_left_out(root: Path, left_out: Sequence[str]) -> None:
         )
 
 
-def _numbers(texts: Sequence[str]) -> tuple[tuple[str, ...], npt.NDArray[np.int64]]:
+def _numbers(texts: Sequence[str]) -> tuple[tuple[str, ...], Ints]:
     """Return the distinct texts, sorted, and the position of each text among them."""
     names, numbers = np.unique(np.array(texts), return_inverse=True)
     return tuple(names.tolist()), numbers.astype(np.int64)
 
 
-def _group_numbers(groups: Sequence[str]) -> npt.NDArray[np.int64]:
+def _group_numbers(groups: Sequence[str]) -> Ints:
     """Return the number of each file's group; "" gets a number of its own."""
     return _numbers([f"group {group}" if group else f"single {i}" for i, group in enumerate(groups)])[1]

@@ -70,6 +70,8 @@ def load(options: LoadOptions) -> ImageDataset:
     class_at = 1 + with_sites
     listed = _listed_classes(root)
     class_of = [_plain(path[class_at]) for path in images]
+    folders = (path[: class_at + 1] for path in (*images, *empty) if len(path) > class_at)
+    _require_distinct(root, folders, listed)
     if with_sites and (lonely := [path for path in empty if len(path) == class_at]):
         raise DatasetFormatError(
             f"{root.joinpath(*lonely[0])}: this site's folder holds no class folder. Remove it or fill it."
@@ -244,6 +246,31 @@ def _class_names(
             f"If other sites have other classes, name all in {root / CLASSES}."
         )
     return names
+
+
+def _require_distinct(root: Path, folders: Iterable[tuple[str, ...]], listed: tuple[str, ...] | None) -> None:
+    """Raise DatasetFormatError if two class folders have names that a reader takes for one.
+
+    Names are compared without letter case, spaces and Unicode forms. Classes that classes.txt lists are meant
+    as they stand. Folders of one name in two Unicode forms are one class, but not beside each other.
+    """
+    alike: dict[str, tuple[str, ...]] = {}
+    beside: dict[tuple[str, ...], tuple[str, ...]] = {}
+    for folder in dict.fromkeys(folders):
+        name = _plain(folder[-1])
+        key = "".join(unicodedata.normalize("NFKC", name).casefold().split())
+        if listed is not None and name in listed:
+            key = f"{key}/{name}"
+        first = alike.setdefault(key, folder)
+        if _plain(first[-1]) == name:
+            first = beside.setdefault((*folder[:-1], name), folder)
+            if first == folder:
+                continue
+        raise DatasetFormatError(
+            f"{root}: the class folders {str(root.joinpath(*first))!r} and {str(root.joinpath(*folder))!r} "
+            "have names that differ in letter case, spaces or Unicode form alone. Give them one name, or, if "
+            f"they are two classes, name all classes in {root / CLASSES}."
+        )
 
 
 def _unlisted(names: Sequence[str], used: Iterable[str]) -> list[str]:

@@ -4,6 +4,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 
@@ -18,8 +19,13 @@ def save(
 
 def save_noise(path: Path, seed: int, size: tuple[int, int] = (40, 30)) -> Path:
     """Write an image that no other seed gives."""
+    rng = np.random.default_rng(seed)
+    return save_pixels(path, rng.integers(0, 256, (size[1], size[0], 3), dtype=np.uint8))
+
+
+def save_pixels(path: Path, pixels: npt.NDArray[np.uint8]) -> Path:
+    """Write an image of these pixels, (H, W) or (H, W, 3); folders are made."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(seed).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     Image.fromarray(pixels).save(path)
     return path
 

@@ -11,7 +11,7 @@ from PIL import Image
 from typer.testing import CliRunner
 
 import rarefl.data_card as data_card
-from datasets.base import DataCard, ImageDataset, ImageSplit, Sites
+from datasets.base import Copies, DataCard, ImageDataset, ImageSplit, Sites
 from datasets.federated import DataSpec, deal
 from rarefl.cli import app
 from rarefl.data_pictures import SAMPLES, draw_partition, draw_samples
@@ -86,6 +86,28 @@ def test_sites_groups_and_damaged_images_are_told(
     ):
         assert part in result.output
     assert "clients with fewer than 90 images, which are labelled whole: 1" in result.output
+
+
+@pytest.mark.parametrize(
+    ("copies", "lines"),
+    [
+        (Copies(), ["none"]),
+        (Copies(2, 0, 0), ["2 images left out: the same image is in two classes"]),
+        (
+            Copies(4, 1200, 3),
+            [
+                "4 images left out: the same image is in two classes",
+                "1,200 images left out of training: the same image is in the test split",
+                "3 images beside the same image of their class",
+            ],
+        ),
+    ],
+)
+def test_copies_are_counted(copies: Copies, lines: list[str]) -> None:
+    table = data_card.card_table(replace(skin(), copies=copies))
+    names, texts = (list(column.cells) for column in table.columns)
+    assert texts[names.index("copies")] == "\n".join(lines)
+    assert "copies" not in list(data_card.card_table(skin()).columns[0].cells)
 
 
 def test_label_rounds_that_the_last_ratio_forbids_are_told(look: Callable[..., object]) -> None:

@@ -147,6 +147,56 @@ def test_splits_are_slices_of_one_mapped_file(folder: Path) -> None:
     assert str(cached.entry / "splits") in mapped
 
 
+def test_images_are_written_once_where_the_split_was_expected(folder: Path) -> None:
+    train, test = np.array([8, 1, 3, 0, 4]), np.array([2, 9, 5, 6, 7])
+    names = sorted(path.name for path in folder.iterdir())
+    cached = cached_images("tests", folder, names, SIZE, False, np.concatenate([train, test]))
+    splits = cached.arranged(train, test)
+    for images, positions in zip(splits, (train, test), strict=True):
+        for image, position in zip(images, positions, strict=True):
+            expected = np.broadcast_to(decode(folder / names[position], SIZE), (3, SIZE, SIZE))
+            assert np.array_equal(image, expected)
+    splits[0][:] = 0  # copy-on-write
+    assert cached.arranged(train, test)[0].any()
+    assert not (cached.entry / "splits").exists()
+    written = sum(path.stat().st_size for path in cached.entry.rglob("*"))
+    assert written < 10 * 3 * SIZE * SIZE + 2500
+    # Another order finds the same entry, and what is told of each file.
+    again = cached_images("tests", folder, names, SIZE, False)
+    assert np.array_equal(again.sums, cached.sums)
+    assert torch.equal(everything(again)[torch.from_numpy(train)], cached.arranged(train, test)[0])
+    assert (cached.entry / "splits").exists()
+
+
+def test_sums_and_digests_are_those_of_each_file_in_any_order(folder: Path) -> None:
+    damaged_files(folder)
+    (folder / "a-copy-of-3.png").write_bytes((folder / "3.png").read_bytes())
+    names = sorted(path.name for path in folder.iterdir())
+    order = np.random.default_rng(0).permutation(len(names))
+    cached = cached_images("tests", folder, names, SIZE, False, order)
+    images = everything(cached).numpy().astype(np.int64)
+    readable = [names[position] for position in cached.readable]
+    assert readable == [f"{i}.png" for i in range(10)] + ["a-copy-of-3.png"]
+    for name, image in zip(readable, images, strict=True):
+        assert np.array_equal(image, np.broadcast_to(decode(folder / name, SIZE), image.shape))
+    assert np.array_equal(cached.sums[:, 0], images.sum(axis=(2, 3)))
+    assert np.array_equal(cached.sums[:, 1], (images**2).sum(axis=(2, 3)))
+    assert len(np.unique(cached.digests, axis=0)) == 10
+    assert np.array_equal(cached.digests[3], cached.digests[10])
+
+
+@pytest.mark.parametrize("coloured", range(5))
+def test_gray_images_before_the_first_in_colours_become_three_channels(
+    tmp_path: Path, cache_home: Path, coloured: int
+) -> None:
+    for i in range(5):
+        colour = (10, 20, 30) if i == coloured else (i, i, i)
+        save(tmp_path / "mixed" / f"{i}.png", colour)
+    expected = [[i] * 3 for i in range(5)]
+    expected[coloured] = [10, 20, 30]
+    assert everything(load(tmp_path / "mixed"))[:, :, 0, 0].tolist() == expected
+
+
 def test_only_some_splits_are_kept(folder: Path) -> None:
     cached = load(folder)
     orders = [np.roll(np.arange(10), i) for i in range(6)]
@@ -157,7 +207,7 @@ def test_only_some_splits_are_kept(folder: Path) -> None:
     assert len([path for path in (cached.entry / "splits").iterdir() if path.is_dir()]) == 4
 
 
-@pytest.mark.parametrize("file", ["images.npy", "sums.npy", "files.json"])
+@pytest.mark.parametrize("file", ["images.npy", "sums.npy", "digests.npy", "places.npy", "files.json"])
 @pytest.mark.parametrize("damage", [b"", b"{}", None])
 def test_a_damaged_entry_is_made_again(
     folder: Path, decoded: list[Path], file: str, damage: bytes | None

@@ -3,16 +3,17 @@
 import logging
 import os
 import unicodedata
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from datasets.base import LoadOptions
+from datasets.base import Copies, LoadOptions
 from datasets.errors import DatasetFormatError, DatasetNotFoundError
 from datasets.sources import image_folder
-from tests.datasets.written_images import damaged_files, save, save_noise
+from tests.datasets.written_images import damaged_files, save, save_noise, save_pixels
 
 pytestmark = pytest.mark.usefixtures("cache_home")
 
@@ -25,9 +26,12 @@ def root(tmp_path: Path) -> Path:
 
 
 def fill(folder: Path, count: int, value: int = 0, suffix: str = "png") -> None:
-    """Write gray images whose value tells where they lie."""
+    """Write gray images whose first value tells where they lie; the last four make each the only one."""
     for i in range(count):
-        save(folder / f"{i}.{suffix}", value, size=(8, 8), mode="L")
+        path = folder / f"{i}.{suffix}"
+        pixels = np.full(64, value, dtype=np.uint8)
+        pixels[-4:] = np.frombuffer(zlib.crc32(os.fsencode(path)).to_bytes(4, "little"), dtype=np.uint8)
+        save_pixels(path, pixels.reshape(8, 8))
 
 
 def load(root: Path, **options: object):  # type: ignore[no-untyped-def]
@@ -46,7 +50,8 @@ def test_classes(root: Path) -> None:
         assert np.bincount(split.labels).tolist() == counts
         assert split.images.shape[1:] == (1, 8, 8)
         assert split.images[:, 0, 0, 0].tolist() == [[20, 10][label] for label in split.labels]
-    assert dataset.card.mean == pytest.approx(((4 * 20 + 8 * 10) / 12 / 255,))
+    assert dataset.card.mean == pytest.approx((dataset.train.images.double().mean().item() / 255,))
+    assert dataset.copies == Copies()
 
 
 def test_size_is_64_unless_told_and_rgb_gives_three_channels(root: Path) -> None:
@@ -59,7 +64,7 @@ def test_size_is_64_unless_told_and_rgb_gives_three_channels(root: Path) -> None
 def test_the_seed_decides_the_split(root: Path) -> None:
     for name in "ab":
         for i in range(20):
-            save_noise(root / name / f"{i}.png", i, (8, 8))
+            save_noise(root / name / f"{i}.png", i + 100 * (name == "b"), (8, 8))
     images = [load(root, seed=seed).test.images.numpy().tobytes() for seed in (1, 1, 2)]
     assert images[0] == images[1] != images[2]
 
@@ -88,10 +93,8 @@ def test_published_split(root: Path, sites: str) -> None:
         fill(root / split / sites / "a", 3, value)
         fill(root / split / sites / "b", 2, value)
     dataset = load(root)
-    assert (set(dataset.train.images.flatten().tolist()), set(dataset.test.images.flatten().tolist())) == (
-        {1},
-        {2},
-    )
+    values = [set(split.images[:, 0, 0, 0].tolist()) for split in (dataset.train, dataset.test)]
+    assert values == [{1}, {2}]
     assert dataset.test.labels.tolist() == [0, 0, 0, 1, 1]
     assert (dataset.sites is not None) == bool(sites)
 
@@ -113,7 +116,7 @@ def test_suffixes_in_either_case_and_files_of_the_system(
     for number, suffix in enumerate(
         ("jpg", "jpeg", "png", "ppm", "bmp", "pgm", "tif", "tiff", "webp", "JPG", "PnG")
     ):
-        save(root / "a" / f"{number}.{suffix}", 7, size=(8, 8), mode="L")
+        save(root / "a" / f"{number}.{suffix}", 7 * number, size=(8, 8), mode="L")
     fill(root / "b", 2)
     for name in ("Thumbs.db", ".DS_Store", ".hidden.png", "notes.docx", "table.csv"):
         (root / "a" / name).write_text("?")
@@ -305,3 +308,139 @@ def test_what_is_left_out_is_told_once_by_the_log(root: Path, caplog: pytest.Log
     (line,) = (record.getMessage() for record in caplog.records if "left out" in record.getMessage())
     damaged = f"{root / 'a' / '0.png'}: it is empty (0 bytes)"
     assert line == f"{root}: images that cannot be used were left out: 1, such as {damaged}"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Benign", "benign"),
+        ("Malignant", "Malignant "),
+        ("basal cell", "Basal  Cell"),
+        ("basal cell", "basalcell"),
+        (unicodedata.normalize("NFC", "nävus"), unicodedata.normalize("NFD", "nävus")),
+        (unicodedata.normalize("NFC", "nävus"), unicodedata.normalize("NFD", "Nävus")),
+        ("straße", "STRASSE"),
+    ],
+)
+@pytest.mark.parametrize("sites", [("", ""), ("a", "a"), ("a", "b"), ("train", "test")])
+def test_class_folders_that_read_alike_are_refused(
+    root: Path, first: str, second: str, sites: tuple[str, str]
+) -> None:
+    one, two = root / sites[0] / first, root / sites[1] / second
+    fill(one, 2)
+    fill(two, 2)
+    fill(root / sites[0] / "other", 2)
+    fill(root / sites[1] / "other", 2)
+    same = unicodedata.normalize("NFC", first) == unicodedata.normalize("NFC", second)
+    if same and sites[0] != sites[1]:  # another operating system's form of the same name
+        assert len(load(root).card.class_names) == 2
+        return
+    with pytest.raises(DatasetFormatError, match=r"Give them one name, or, .*classes\.txt") as failure:
+        load(root)
+    assert repr(str(one)) in str(failure.value)
+    assert repr(str(two)) in str(failure.value)
+
+
+def test_two_forms_beside_each_other_are_found_at_a_later_site(root: Path) -> None:
+    composed, decomposed = (unicodedata.normalize(form, "nävus") for form in ("NFC", "NFD"))
+    for site, name in (("a", composed), ("b", composed), ("b", decomposed), ("a", "mel")):
+        fill(root / site / name, 2)
+    with pytest.raises(DatasetFormatError, match=r"lesions/b/.* and .*lesions/b/"):
+        load(root)
+
+
+def test_an_empty_class_folder_that_reads_alike_is_refused(root: Path) -> None:
+    fill(root / "a" / "nv", 2)
+    fill(root / "a" / "mel", 2)
+    fill(root / "b" / "nv", 2)
+    (root / "b" / "Mel").mkdir()
+    with pytest.raises(DatasetFormatError, match="letter case"):
+        load(root)
+
+
+def test_classes_that_are_listed_may_read_alike(root: Path) -> None:
+    for name in "aA":
+        fill(root / name, 2)
+    (root / "classes.txt").write_text("a\nA\n")
+    assert load(root).card.class_names == ("a", "A")
+
+
+def test_the_same_image_under_two_classes_is_left_out_and_named(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    fill(root / "mel", 8)
+    fill(root / "nv", 8)
+    save_noise(root / "mel" / "x.png", 1, (8, 8))
+    save_noise(root / "nv" / "y.png", 1, (8, 8))
+    save_noise(root / "nv" / "z.bmp", 1, (8, 8))  # the same pixels in another format
+    dataset = load(root)
+    assert len(dataset.train) + len(dataset.test) == 16
+    mel, nv = root / "mel" / "x.png", root / "nv" / "y.png"
+    assert dataset.left_out == (
+        f"{mel}: the same image is in class 'nv', too: {nv}",
+        f"{nv}: the same image is in class 'mel', too: {mel}",
+        f"{root / 'nv' / 'z.bmp'}: the same image is in class 'mel', too: {mel}",
+    )
+    assert dataset.copies == Copies(contradictory=3)
+    assert "left out: 3, such as" in caplog.text
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_copies_are_in_one_split_and_one_group(root: Path, seed: int) -> None:
+    fill(root / "mel", 12)
+    fill(root / "nv", 12)
+    for number in range(4):
+        save_noise(root / "nv" / f"copy{number}.png", 1, (8, 8))
+        save_noise(root / "mel" / f"twin{number % 2}{number}.bmp", 2 + number % 2, (8, 8))
+    dataset = load(root, seed=seed)
+    assert dataset.left_out == ()
+    assert len(dataset.train) + len(dataset.test) == 32
+    contents = [
+        {image.numpy().tobytes() for image in split.images} for split in (dataset.train, dataset.test)
+    ]
+    assert not contents[0] & contents[1]
+    groups = dataset.train_groups
+    assert groups is not None
+    by_content: dict[bytes, set[int]] = {}
+    for image, group in zip(dataset.train.images, groups.tolist(), strict=True):
+        by_content.setdefault(image.numpy().tobytes(), set()).add(group)
+    assert all(len(of_content) == 1 for of_content in by_content.values())
+    assert len(set().union(*by_content.values())) == len(by_content)
+    assert dataset.copies == Copies(kept=3 + 1 + 1)
+
+
+def test_a_training_image_that_is_in_the_published_test_split_is_left_out(root: Path) -> None:
+    for split in ("train", "test"):
+        fill(root / split / "mel", 3)
+        fill(root / split / "nv", 3)
+        save_noise(root / split / "nv" / f"{split}.png", 1, (8, 8))
+    save_noise(root / "train" / "nv" / "again.png", 1, (8, 8))
+    dataset = load(root)
+    assert (len(dataset.train), len(dataset.test)) == (6, 7)
+    copy = root / "test" / "nv" / "test.png"
+    assert dataset.left_out == tuple(
+        f"{root / 'train' / 'nv' / name}: the same image is in the test split, too: {copy}"
+        for name in ("again.png", "train.png")
+    )
+    assert dataset.copies == Copies(in_test=2)
+
+
+def test_an_image_in_both_splits_under_two_classes_is_left_out_of_both(root: Path) -> None:
+    for split in ("train", "test"):
+        fill(root / split / "mel", 3)
+        fill(root / split / "nv", 3)
+    save_noise(root / "train" / "nv" / "x.png", 1, (8, 8))
+    save_noise(root / "test" / "mel" / "x.png", 1, (8, 8))
+    dataset = load(root)
+    assert (len(dataset.train), len(dataset.test)) == (6, 6)
+    assert dataset.copies == Copies(contradictory=2)
+
+
+def test_copies_at_two_sites_stay_there(root: Path) -> None:
+    for site in ("bern", "wien"):
+        fill(root / site / "mel", 5)
+        fill(root / site / "nv", 5)
+        save_noise(root / site / "nv" / "x.png", 1, (8, 8))
+    dataset = load(root)
+    assert dataset.sites is not None
+    assert np.bincount(np.concatenate([dataset.sites.train, dataset.sites.test])).tolist() == [11, 11]
