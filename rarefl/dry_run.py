@@ -20,11 +20,6 @@ def show_dry_run(
     machine: Machine,
     federation: str,
     console: Console,
-    given: Given,
-    data: FederatedData,
-    machine: Machine,
-    federation: str,
-    console: Console,
 ) -> None:
     """Print what the run would do; ``federation`` is what ``flwr run --federation-config`` would get."""
     console.print(settings_table(config, given))
