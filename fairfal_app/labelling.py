@@ -15,6 +15,7 @@ from federation import records
 from federation.client import Client, array_record, initial_model, label_coverage, train_settings
 from federation.config.run_config import parse_run_config
 from learning.models import ImageClassifier
+from learning.predict import Predictions
 from learning.train import train_local_only
 
 # In simulation the next message may be answered on another machine, whose disk does not have the labels, or
@@ -26,6 +27,14 @@ _CONTENT = "content"
 # it is trained again and comes out the same.
 _LOCAL_ONLY = "fairfal.local-only"
 _LOCAL_ONLY_OF = "fairfal.local-only-of"
+
+
+_NO_LABELS = np.zeros(0, dtype=np.int64)
+
+
+def _no_predictions(images: int, classes: int) -> Predictions:
+    """Return what stands for the predictions of images where a strategy looks at none."""
+    return Predictions(np.zeros((images, classes)), np.zeros((images, 0), dtype=np.float32))
 
 
 class Labelling:
@@ -120,6 +129,13 @@ class Labelling:
     ) -> tuple[np.ndarray, Scalars]:
         """Return the chosen positions of the pool, and the scalars behind the choice of the query model."""
         client, query = self.client, self.config.query
+        strategy = query_strategy(query)
+        if not strategy.needs_predictions:
+            nothing = _no_predictions(len(pool), client.data.num_classes)
+            inputs = QueryInput(
+                nothing, None, _no_predictions(0, client.data.num_classes), None, _NO_LABELS, "global"
+            )
+            return select(strategy, inputs, budget, rng).positions, {}
         ids, labels = self.labelled(label_round - 1)
         labelled_images, pool_images = client.images(ids), client.images(pool)
         global_model = client.model(arrays)
@@ -136,7 +152,7 @@ class Labelling:
             score = model_score(discrepancy, gamma_mean)
             query_model = choose_query_model(query.chosen_model, score, query.delta)
             scalars[records.MODEL_SCORE] = score
-        if len(ids) > 0 and query.chosen.needs_predictions:
+        if len(ids) > 0:
             scalars[records.GLOBAL_MODEL] = int(query_model == "global")
         inputs = QueryInput(
             pool_global=client.predict(global_model, pool_images),
@@ -147,7 +163,7 @@ class Labelling:
             query_model=query_model,
             gamma_mean=gamma_mean,
         )
-        return select(query_strategy(query), inputs, budget, rng).positions, scalars
+        return select(strategy, inputs, budget, rng).positions, scalars
 
     def _local_only_model(
         self, label_round: int, images: torch.Tensor, labels: np.ndarray
@@ -159,15 +175,19 @@ class Labelling:
         of = ConfigRecord({records.RUN: self.run_key, records.LABEL_ROUND: label_round})
         if self.state.config_records.get(_LOCAL_ONLY_OF) == of:
             return self.client.model(self.state.array_records[_LOCAL_ONLY])
+        train = self.config.train
         model = initial_model(self.config, self.client.data, label_round - 1)
         train_local_only(
             model,
             images,
             torch.from_numpy(labels),
-            train_settings(self.config, self.config.train.lr, self.config.train.local_only_epochs),
+            train_settings(self.config, train.lr, train.local_only_epochs),
             self.client.normalisation,
             torch_generator(self.config.seed, "local-only training", label_round, self.client.site),
             self.client.device,
+            decay=train.lr_decay,
+            decay_at=train.lr_decay_at,
+            schedule=train.local_only_schedule,
         )
         self.state[_LOCAL_ONLY] = array_record(model)
         self.state[_LOCAL_ONLY_OF] = of

@@ -11,7 +11,7 @@ from federation.client import data_spec
 from federation.messages.hello import connect
 from federation.runs.progress import logger
 from federation.runs.resume import open_run
-from fedraw_app.options import check_files
+from fedraw_app.options import check_files, check_rare_labels
 
 
 def run(grid: Grid, config: FairFALConfig) -> None:
@@ -24,6 +24,7 @@ def run(grid: Grid, config: FairFALConfig) -> None:
     """
     data = federate(data_spec(config))
     check_files(config)
+    check_rare_labels(config, data.rare_labels)
     budget = budget_per_client(config.query.label_ratio, len(data.train_ids), config.data.clients)
     label = f"{config.app}-{config.data.name}-{config.query.name}-seed{config.seed}"
     folder, checkpoint = open_run(config, label)

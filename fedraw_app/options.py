@@ -46,6 +46,19 @@ class TrainingSites:
         return frozenset(site for site, bits in self.coverage.items() if any(bits[label] for label in labels))
 
 
+def check_rare_labels(config: RunConfig, rare_labels: Collection[int]) -> None:
+    """Raise SettingError where sites with rare labels are to be slow, and the data has no rare labels.
+
+    A label round may still slow nobody, while no site knows of a rare label that it holds.
+    """
+    clock = config.clock
+    if clock.virtual and "rare_sites" in parameters(DELAY_MODELS[clock.delays]) and not rare_labels:
+        raise SettingError(
+            f"clock.delays = {clock.delays!r} slows clients with rare labels, and there are none: take "
+            "another model, or data.partition = 'rare-holders'"
+        )
+
+
 def check_files(config: RunConfig) -> None:
     """Read the files that the clock is to use, so that their faults show before any client works.
 
@@ -69,8 +82,6 @@ def read_delays(config: RunConfig, sites: TrainingSites, rare_sites: Collection[
 
     Raises
     ------
-    SettingError
-        Rare sites are to be slow, and no site holds a rare label.
     DelayError
         The file cannot be used, or lacks a site.
     """
@@ -82,11 +93,6 @@ def read_delays(config: RunConfig, sites: TrainingSites, rare_sites: Collection[
         "rare_sites": rare_sites,
     }
     taken = parameters(DELAY_MODELS[clock.delays])
-    if "rare_sites" in taken and not rare_sites:
-        raise SettingError(
-            f"clock.delays = {clock.delays!r} slows clients with rare labels, and there are none: take "
-            "another model, or data.partition = 'rare-holders'"
-        )
     own = {name: value for name, value in known.items() if name in taken}
     model = build_delays(clock.delays, **clock.delay_settings, **own)
     if isinstance(model, FromList):

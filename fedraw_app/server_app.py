@@ -7,7 +7,7 @@ from federation.client import data_spec
 from federation.config.run_config import RunConfig
 from federation.messages.hello import connect
 from federation.runs.resume import open_run
-from fedraw_app.options import check_files
+from fedraw_app.options import check_files, check_rare_labels
 from fedraw_app.training_run import TrainingRun
 
 
@@ -21,6 +21,7 @@ def run(grid: Grid, config: RunConfig) -> None:
     """
     data = federate(data_spec(config))
     check_files(config)
+    check_rare_labels(config, data.rare_labels)
     label = f"{config.app}-{config.data.name}-{config.strategy.name}-seed{config.seed}"
     folder, checkpoint = open_run(config, label)
     training: TrainingRun | None = None

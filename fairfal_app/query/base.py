@@ -78,16 +78,9 @@ class Audit:
     """How FairFAL came to its selection. Positions are positions in the pool; it never leaves the client.
 
     ``buckets``, ``quotas`` and ``picks`` have one entry a bucket: its members by falling uncertainty, the
-    number to take, and the picks in the order in which they were made. ``gamma``, ``discrepancy`` and
-    ``score`` are the scalars gamma_k, d_k and s_k of this client, None where a model or the mean of the
-    gammas is missing.
+    number to take, and the picks in the order in which they were made.
     """
 
-    query_model: QueryModel
-    gamma: float
-    gamma_mean: float | None
-    discrepancy: float | None
-    score: float | None
     buckets: tuple[np.ndarray, ...]
     quotas: tuple[int, ...]
     picks: tuple[np.ndarray, ...]

@@ -16,7 +16,6 @@ from fairfal_app.query.gradient import GradientEmbeddings, residuals
 from fairfal_app.query.k_center import k_center
 from fairfal_app.query.prototypes import pseudo_labels
 from fairfal_app.query.quotas import class_quotas
-from fairfal_app.query.scalars import client_scalars, model_score
 from fairfal_app.query.uncertainty import UNCERTAINTIES, by_falling_uncertainty
 from fedraw.errors import OptionError
 from fedraw.options import option
@@ -95,7 +94,7 @@ class FairFAL(QueryStrategy):
             same = anchor_bucket == bucket
             anchors = GradientEmbeddings.of(inputs.labelled_global.features[same], anchor_residuals[same])
             picks.append(shortlist[k_center(candidates, anchors, quota)])
-        return Selection(np.concatenate(picks), self._audit(inputs, buckets, quotas, picks))
+        return Selection(np.concatenate(picks), Audit(tuple(buckets), tuple(quotas), tuple(picks)))
 
     def _assign(self, inputs: QueryInput) -> tuple[np.ndarray, np.ndarray, int]:
         """Return every pool image's bucket, every labelled image's bucket, and the number of buckets."""
@@ -118,25 +117,6 @@ class FairFAL(QueryStrategy):
                 reader = f"gradient_probabilities = 'auto' at a mean gamma of {inputs.gamma_mean:g}"
                 pool, labelled = inputs.local_pool(reader), inputs.local_labelled(reader)
         return pool.probabilities, labelled.probabilities
-
-    @staticmethod
-    def _audit(
-        inputs: QueryInput, buckets: list[np.ndarray], quotas: list[int], picks: list[np.ndarray]
-    ) -> Audit:
-        scalars = client_scalars(inputs.labelled_global, inputs.labelled_local, inputs.labels)
-        score = None
-        if scalars.discrepancy is not None and inputs.gamma_mean is not None:
-            score = model_score(scalars.discrepancy, inputs.gamma_mean)
-        return Audit(
-            query_model=inputs.query_model,
-            gamma=scalars.gamma,
-            gamma_mean=inputs.gamma_mean,
-            discrepancy=scalars.discrepancy,
-            score=score,
-            buckets=tuple(buckets),
-            quotas=tuple(quotas),
-            picks=tuple(picks),
-        )
 
 
 def _members(bucket_of: np.ndarray, order: np.ndarray, count: int) -> list[np.ndarray]:

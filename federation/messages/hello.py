@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
 from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 
@@ -20,6 +21,7 @@ from federation.config.run_config import RunConfig
 from federation.errors import AllClientsFailedError, ConfigError, NodesMissingError, SourceMismatchError
 from federation.messages.failures import group_by_reason
 from federation.messages.grid import ClientGrid, Site
+from federation.runs.devices import gpu_notice
 from federation.runs.fingerprint import source_fingerprint
 
 logger = logging.getLogger("rarefl")
@@ -119,6 +121,9 @@ def connect(grid: Grid, config: RunConfig, num_classes: int, run_key: str) -> tu
     federation = say_hello(clients, config.data.clients, config.nodes.reply_timeout)
     images = sum(site.pool_size for site in federation.sites)
     devices = devices_text(federation.sites)
+    here = clients.simulated and torch.cuda.is_available()
+    if notice := gpu_notice(here, [site.device for site in federation.sites]):
+        logger.warning("%s", notice)
     logger.info("%d clients with %d images answered: %s", len(federation), images, devices)
     return clients, federation
 

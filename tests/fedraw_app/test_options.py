@@ -12,7 +12,14 @@ from fedraw.delays import AVAILABILITIES, DELAY_MODELS, RareSlow
 from fedraw.errors import DelayError, SettingError
 from fedraw.registry import STRATEGIES
 from fedraw.strategies.asynchronous import AsynchronousStrategy
-from fedraw_app.options import TrainingSites, check_files, read_delays, training_clock, training_strategy
+from fedraw_app.options import (
+    TrainingSites,
+    check_files,
+    check_rare_labels,
+    read_delays,
+    training_clock,
+    training_strategy,
+)
 
 SITES = TrainingSites(
     names={11: "a", 12: "b", 13: "c", 14: "d", 15: "e"},
@@ -152,7 +159,13 @@ def test_a_list_without_a_site_is_refused(files: dict[str, str]) -> None:
 
 def test_slow_sites_need_a_rare_label() -> None:
     with pytest.raises(SettingError, match=r"clock\.delays = 'rare-slow' slows clients with rare labels"):
-        read_delays(config(clock__delays="rare-slow"), SITES, ())
+        check_rare_labels(config(clock__delays="rare-slow"), ())
+    check_rare_labels(config(clock__delays="rare-slow"), (3,))
+
+
+def test_where_nobody_holds_a_rare_label_yet_nobody_is_slow() -> None:
+    model = read_delays(config(clock__delays="rare-slow"), SITES, ())
+    assert model.speeds == read_delays(config(clock__delays="lognormal"), SITES, ()).speeds  # type: ignore[attr-defined]
 
 
 def test_speeds_are_drawn_once_for_each_site() -> None:

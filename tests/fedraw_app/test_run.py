@@ -17,7 +17,7 @@ from federation.config.run_config import default_run_config, parse_run_config
 from federation.errors import ConfigError, NodesMissingError
 from fedraw.errors import DelayError, RunStoppedError, SettingError
 from fedraw.registry import ASYNCHRONOUS, STRATEGIES
-from fedraw_app.options import TrainingSites, read_delays, training_strategy
+from fedraw_app.options import TrainingSites, check_rare_labels, read_delays, training_strategy
 from rarefl.client_app import app as client_app
 from rarefl.server_app import app as server_app
 from tests.inprocess import InProcessGrid, run_in_process
@@ -321,7 +321,8 @@ def test_a_list_of_delays_that_lacks_a_site_stops_before_any_training(tmp_path: 
 def test_slow_rare_sites_need_rare_labels() -> None:
     config = parse_run_config(default_run_config() | SMALL)
     with pytest.raises(SettingError, match="rare-slow"):
-        read_delays(config, TrainingSites({1: "a"}, {"a": 5}, {"a": [1, 1, 0]}), rare_sites=())
+        check_rare_labels(config, rare_labels=())
+    check_rare_labels(config, rare_labels=(9,))
 
 
 def test_wrong_number_of_nodes(tmp_path: Path) -> None:
