@@ -11,34 +11,25 @@ from federation.client import data_spec
 from federation.config.run_config import default_run_config, flatten, parse_run_config
 from federation.errors import ConfigError, RunFolderError
 from federation.runs.folders import DEFAULT_PARENT, absolute_path
-from federation.runs.resume import FREE_TABLES, differences
+from federation.runs.resume import differences
 from federation.runs.run_folder import SUMMARY, RunFolder
 from federation.runs.tracking import check_tensorboard
 from fedraw_app.options import check_files
 
 
-def check_settings(config: FairFALConfig, here: bool = True) -> None:
-    """Check paths, files and packages that a run config names.
-
-    ``here`` says whether the ServerApp works on this machine; another one's cannot be looked at.
+def check_files_and_packages(config: FairFALConfig) -> None:
+    """Check what a run config needs on the machine of the ServerApp.
 
     Raises
     ------
-    RunFolderError
-        A folder is not an absolute path.
     ConfigError
         TensorBoard is asked for and missing.
     StrategyError
         A file of delays or availability cannot be used.
     """
-    output = config.output
-    absolute_path("output.dir", output.dir or DEFAULT_PARENT)
-    if output.resume:
-        absolute_path("output.resume", output.resume)
-    if here:
-        if output.tensorboard:
-            check_tensorboard()
-        check_files(config)
+    if config.output.tensorboard:
+        check_tensorboard()
+    check_files(config)
 
 
 def check_folder(config: FairFALConfig) -> None:
@@ -105,18 +96,11 @@ def _check_resume(config: FairFALConfig) -> None:
         folder.release()
     if faults := differences(before, config):
         raise ConfigError(
-            f"output.resume: {folder.path} has other settings: {'; '.join(faults)}. Only a longer run may "
-            "go on: nodes.* and output.* may differ, and query.last-label-ratio (app = 'fairfal'), "
-            "train.rounds or train.versions (app = 'fedraw') may be raised"
+            f"output.resume: {folder.path} has other settings: {'; '.join(faults)}. Give those of the "
+            f"run; {config.may_be_raised} may be raised, nodes.* and output.* may differ"
         )
-    if finished and _computed(before) == _computed(config):
+    if finished and config.length <= before.length:
         raise RunFolderError(
             f"output.resume: the run in {folder.path} is finished. To make it longer, raise "
-            "query.last-label-ratio (app = 'fairfal'), or train.rounds or train.versions (app = 'fedraw')"
+            f"{config.may_be_raised}"
         )
-
-
-def _computed(config: FairFALConfig) -> dict[str, Any]:
-    """Return the settings on which a result depends."""
-    flat = flatten(config.resolved())
-    return {key: value for key, value in flat.items() if not key.startswith(FREE_TABLES)}

@@ -76,20 +76,22 @@ def run(
     """
     from federation.errors import ConfigError
     from rarefl import machine, settings
-    from rarefl.checks import check_data, check_folder, check_settings, forget_data
+    from rarefl.checks import check_data, check_files_and_packages, check_folder, forget_data
     from rarefl.dry_run import show_dry_run
     from rarefl.run import check_connection, run_here, run_there
 
     console = _console()
     with _errors_in_one_line(status=SETTINGS_ERROR):
         given = settings.read_words(words or [])
-        config = settings.resumed(resume, given) if resume else given.config()
-        check_settings(config, here=not federation)
+        if resume:
+            given = settings.resumed(resume, given)
+        config = given.config()
         if federation and dry_run:
             raise ConfigError("--dry-run tells of a run on this machine; leave --federation out")
         if federation:
             check_connection(federation)
         else:
+            check_files_and_packages(config)
             check_folder(config)
             this = machine.Machine.this()
             federation_config = machine.federation_config(federation_config, config.data.clients, this)
@@ -133,16 +135,20 @@ def list_(
 @app.command()
 def check(words: Words = None, more: More = None) -> None:
     """Check settings as a run does, and print every key of them, with where its value comes from."""
+    from federation.config.unused import unused_keys
     from rarefl import settings
-    from rarefl.checks import check_folder, check_settings
+    from rarefl.checks import check_files_and_packages, check_folder
     from rarefl.settings_table import settings_table
 
     with _errors_in_one_line(status=SETTINGS_ERROR):
         given = settings.read_words(words or [], more or [])
         config = given.config()
-        check_settings(config)
+        check_files_and_packages(config)
         check_folder(config)
+        unused = unused_keys(config)
     _console().print(settings_table(config, given))
+    for sentence in unused:
+        _console().print(f"warning: {sentence}", soft_wrap=True)
 
 
 @app.command()
@@ -169,7 +175,7 @@ def sweep(
     """
     from rarefl import settings
     from rarefl import sweep as sweeping
-    from rarefl.checks import check_data, check_settings, forget_data
+    from rarefl.checks import check_data, check_files_and_packages, forget_data
     from rarefl.superlink import LocalSuperLink
     from rarefl.sweep_plan import plan_runs
 
@@ -177,7 +183,7 @@ def sweep(
     with _errors_in_one_line(status=SETTINGS_ERROR):
         runs = plan_runs(settings.read_words(words or [], more or []), seeds, out)
         for planned in runs:
-            check_settings(planned.config)
+            check_files_and_packages(planned.config)
         check_data(runs[0].config)
         forget_data()
     with _errors_in_one_line(), _signals_like_ctrl_c():

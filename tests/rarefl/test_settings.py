@@ -128,7 +128,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_run_goes_on_by_its_own_settings_and_what_is_raised(folder: Path) -> None:
-    config = resumed(folder, read_words(["train.rounds=90"]))
+    config = resumed(folder, read_words(["train.rounds=90"])).config()
 
     assert (config.app, config.seed, config.train.rounds) == ("fedraw", 9, 90)
     assert (config.output.dir, config.output.resume, config.output.quiet) == ("", str(folder), True)
@@ -136,13 +136,13 @@ def test_a_run_goes_on_by_its_own_settings_and_what_is_raised(folder: Path) -> N
 
 def test_a_relative_folder_is_that_of_the_command_line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder.parent)
-    assert resumed(Path("run"), read_words([])).output.resume == str(folder)
+    assert resumed(Path("run"), read_words([])).config().output.resume == str(folder)
 
 
 def test_a_key_that_is_newer_than_the_run_takes_its_default(folder: Path) -> None:
     file = folder / "config.toml"
     file.write_text(file.read_text().replace("quiet = true\n", ""))
-    assert resumed(folder, read_words([])).output.quiet is False
+    assert resumed(folder, read_words([])).config().output.quiet is False
 
 
 def test_a_resumed_run_takes_no_preset_and_needs_a_run(folder: Path, preset: Path) -> None:
@@ -150,3 +150,5 @@ def test_a_resumed_run_takes_no_preset_and_needs_a_run(folder: Path, preset: Pat
         resumed(folder, read_words([str(preset)]))
     with pytest.raises(ConfigError, match=r"has no config\.toml.*rarefl list runs"):
         resumed(folder.parent, read_words([]))
+    with pytest.raises(ConfigError, match="are two folders"):
+        resumed(folder, read_words(["output.dir=/elsewhere"])).config()
