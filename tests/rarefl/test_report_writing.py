@@ -150,22 +150,12 @@ def test_the_tables_of_results_md_are_those_of_the_report(monkeypatch: pytest.Mo
     monkeypatch.chdir(ROOT)
     files = sorted(Path("docs/results").glob("*.csv"))
     assert len(files) >= 2
-    page = (ROOT / "RESULTS.md").read_text()
+    page = (ROOT / "docs" / "results.md").read_text()
     told = report_markdown(build(files))
     tables = [block for block in told.split("\n\n") if block.startswith(("| labelled |", "| measure |"))]
     tables = [table for table in tables if not table.startswith("| measure | method")]
     assert len(tables) > len(files)
     assert all(table in page for table in tables)
-
-
-def test_the_table_of_the_readme_is_one_of_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(ROOT)
-    told = report_markdown(build([Path("docs/results/fairfal-fmnist-small.csv")]))
-    tables = [
-        block for block in (ROOT / "README.md").read_text().split("\n\n") if block.startswith("| measure |")
-    ]
-    assert len(tables) == 1
-    assert tables[0] in told
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
