@@ -8,7 +8,7 @@ from typing import Any
 from datasets.federated import FederatedData, federate
 from fairfal_app.config import FairFALConfig
 from federation.client import data_spec
-from federation.config.run_config import default_run_config, flatten, parse_run_config
+from federation.config.run_config import flatten, parse_run_config, with_defaults
 from federation.errors import ConfigError, RunFolderError
 from federation.runs.folders import DEFAULT_PARENT, absolute_path
 from federation.runs.resume import differences
@@ -90,7 +90,7 @@ def _check_folder(path: Path) -> None:
 def _check_resume(config: FairFALConfig) -> None:
     folder = RunFolder.reopen(config.output.resume, config.app, "")
     try:
-        before = parse_run_config(default_run_config() | flatten(folder.stored_config), FairFALConfig)
+        before = parse_run_config(with_defaults(flatten(folder.stored_config))[0], FairFALConfig)
         finished = folder.finished
     finally:
         folder.release()

@@ -132,27 +132,39 @@ def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def settings(text: str) -> str:
-    """Return the text of ``pyproject.toml`` with the present options in its two tables.
+    """Return the text of ``pyproject.toml`` with the present names and options in its tables.
 
-    In each table the comment of ``name`` and what follows the mark are written anew; other keys stay.
+    What is written anew is the comment beside each ``name`` that a registry knows, and what follows the mark.
     """
     rounds = [name for name, strategy in STRATEGIES.items() if not is_asynchronous(strategy)]
     others = [name for name, strategy in STRATEGIES.items() if is_asynchronous(strategy)]
-    names = f"{' | '.join(rounds)}: in rounds; or asynchronous:\n{' | '.join(others)}"
-    text = _renewed(text, "strategy", names, STRATEGIES)
-    return _renewed(text, "query", " | ".join(QUERY_STRATEGIES), QUERY_STRATEGIES)
+    strategies = f"{' | '.join(rounds)}: in rounds; or asynchronous:\n{' | '.join(others)}"
+    for table, names in (
+        ("data", " | ".join(DATASETS)),
+        ("model", " | ".join(MODELS)),
+        ("strategy", strategies),
+        ("query", " | ".join(QUERY_STRATEGIES)),
+    ):
+        before, section, after = _section(text, table)
+        name = re.match(r'name = "([^"]*)".*\n(?: +#.*(?:\n|$))*', section)
+        assert name is not None, f"the first key of the table {table} is its name"
+        text = f"{before}{_key('name', name[1], names)}\n{section[name.end() :]}{after}"
+    for table, registry in (("strategy", STRATEGIES), ("query", QUERY_STRATEGIES)):
+        before, section, after = _section(text, table)
+        own, mark, _ = section.partition(_MARK)
+        if not mark:
+            raise ValueError(
+                f"{SETTINGS}: the table {table} has no line {_MARK!r}, after which options stand"
+            )
+        text = f"{before}{own}" + "\n".join([mark, *_lines(registry)]) + f"\n{after}"
+    return text
 
 
-def _renewed(text: str, table: str, names: str, registry: Mapping[str, Any]) -> str:
+def _section(text: str, table: str) -> tuple[str, str, str]:
+    """Return what stands before the keys of a table, the keys, and the rest from the blank line on."""
     before, head, rest = text.partition(f"[tool.flwr.app.config.{table}]\n")
     section, blank, after = rest.partition("\n\n")
-    own, mark, _ = section.partition(_MARK)
-    if not (head and mark):
-        raise ValueError(f"{SETTINGS} has no table {table} with the line {_MARK!r}")
-    name = re.match(r'name = "([^"]*)".*\n(?: +#.*\n)*', own)
-    assert name is not None, f"the first key of the table {table} is its name"
-    lines = [_key("name", name[1], names), own[name.end() :].rstrip("\n"), _MARK, *_lines(registry)]
-    return before + head + "\n".join(line for line in lines if line) + blank + after
+    return before + head, section + "\n", blank[1:] + after
 
 
 def _lines(registry: Mapping[str, Any]) -> Iterator[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from federation.config.run_config import AnyRunConfig, parse_run_config
+from federation.config.run_config import AnyRunConfig, RunConfig, parse_run_config
 from federation.runs.folders import DEFAULT_PARENT, absolute_path
 
 
@@ -20,7 +20,12 @@ def check_run_config(flat: Mapping[str, Any], model: type[AnyRunConfig]) -> AnyR
         ``output.dir`` or ``output.resume`` is not an absolute path.
     """
     config = parse_run_config(flat, model)
+    check_folders(config)
+    return config
+
+
+def check_folders(config: RunConfig) -> None:
+    """Check that the folders of a run are absolute paths; raises RunFolderError."""
     absolute_path("output.dir", config.output.dir or DEFAULT_PARENT)
     if config.output.resume:
         absolute_path("output.resume", config.output.resume)
-    return config

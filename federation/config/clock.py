@@ -1,6 +1,7 @@
 """The table ``clock`` of the run config, and which of its keys a delay model or an availability uses."""
 
 import inspect
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -23,6 +24,7 @@ _AVAILABILITY = {"probability": "probability", "ask_again": "retry_after", "avai
 _SPEEDS = {"speed_sigma": "speeds"}
 
 
+@cache
 def parameters(kind: Any) -> frozenset[str]:
     """Return the keyword arguments that a class takes, those that it hands on to its bases included."""
     return frozenset(

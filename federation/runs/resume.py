@@ -3,7 +3,7 @@
 import logging
 from typing import NamedTuple
 
-from federation.config.run_config import RunConfig, default_run_config, flatten, parse_run_config
+from federation.config.run_config import RunConfig, flatten, parse_run_config, with_defaults
 from federation.errors import ConfigError, RunFolderError
 from federation.runs.checkpoints import Checkpoint
 from federation.runs.progress import NOTICE
@@ -54,11 +54,9 @@ def open_run(config: RunConfig, label: str) -> OpenRun:
 
 
 def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
-    stored = flatten(folder.stored_config)
-    defaults = default_run_config()
-    later = [key for key in defaults if key not in stored]
+    stored, later = with_defaults(flatten(folder.stored_config))
     try:
-        before = parse_run_config(defaults | stored, type(config))
+        before = parse_run_config(stored, type(config))
     except ConfigError as error:
         raise ConfigError(
             f"output.resume: {folder.path} was made by another version of this app ({error}); resume it with "

@@ -1,10 +1,13 @@
 """The run config: one clear error for every wrong key or value."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from datasets.partitions.long_tail import PROFILES
 from datasets.partitions.partition import PARTITIONS
@@ -13,7 +16,7 @@ from fairfal_app.config import FairFALConfig
 from fairfal_app.query.registry import QUERY_STRATEGIES
 from federation.config import run_config
 from federation.config.faults import choices_of
-from federation.config.flat import fields_of, flatten
+from federation.config.flat import fields_of, flatten, unflatten
 from federation.config.options import options_of
 from federation.config.run_config import RunConfig, default_run_config, known_keys, with_defaults
 from federation.errors import ConfigError
@@ -255,3 +258,21 @@ def test_rare_labels_are_numbers_in_text() -> None:
     config = {"data.partition": "rare-holders", "data.rare-labels": "9, 3", "data.rare-holders": 2}
     assert parse_run_config(default_run_config() | config).data.rare_label_ids == (9, 3)
     assert parse_run_config(default_run_config()).data.rare_label_ids == ()
+
+
+@pytest.mark.parametrize("key", known_keys(FairFALConfig))
+def test_no_key_takes_anything_that_comes(key: str) -> None:
+    with pytest.raises(
+        ConfigError, match=rf"run config: {re.escape(key)} = \['x'\] is not allowed: it must be"
+    ):
+        parse_run_config(default_run_config() | {key: ["x"]})
+
+
+texts = st.text("abc-", min_size=1, max_size=3)
+
+
+@given(st.dictionaries(texts, st.integers() | st.dictionaries(texts, st.integers(), min_size=1)))
+def test_nested_tables_come_back_from_dotted_keys(nested: dict[str, Any]) -> None:
+    flat = flatten(nested)
+    assert unflatten(flat) == nested
+    assert all(not isinstance(value, dict) for value in flat.values())
