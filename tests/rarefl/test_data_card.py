@@ -114,7 +114,7 @@ def test_label_rounds_that_the_last_ratio_forbids_are_told(look: Callable[..., o
     Path("tiny.toml").write_text(
         "[data]\nclients = 50\n[query]\nlabel-ratio = 0.05\nlast-label-ratio = 0.45\n"
     )
-    result = look("digits", "--run-config", "tiny.toml")
+    result = look("digits", "tiny.toml")
     assert result.exit_code == 0, result.output
     assert "1 label per client in each of 5 label rounds" in result.output
     assert "not 9 label rounds" in result.output
