@@ -19,6 +19,7 @@ from fairfal_app.query.scalars import mean_gamma
 from federation import records
 from federation.errors import LabelsLostError
 from federation.evaluation import ServerEvaluation
+from federation.measures import curve_measures
 from federation.messages.asking import TRIES, Participation, ask
 from federation.messages.grid import ClientGrid
 from federation.messages.hello import Federation, meet_again
@@ -116,10 +117,7 @@ class LabelRounds:
             self.folder.save_figure(STALENESS_PLOT, draw_staleness(self.training.influence.staleness))
 
     def _tell(self) -> None:
-        columns = (
-            *("label_ratio", "labelled", "accuracy"),
-            *("balanced_accuracy", "rare_accuracy", "rare_label_share"),
-        )
+        columns = ["label_ratio", "labelled", *curve_measures(), "rare_label_share"]
         rows = [
             [f"{row['label_ratio']:.1%}", *(row[column] for column in columns[1:])] for row in self.results
         ]

@@ -150,6 +150,16 @@ def last_means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     }
 
 
+def curve_measures() -> list[str]:
+    """Return the measures that are shown after each label round, in their order."""
+    return [each.name for each in MEASURES if each.curve]
+
+
+def last_measures() -> list[str]:
+    """Return the measures by which trainings are compared, in their order."""
+    return [each.name for each in MEASURES if each.last]
+
+
 def markdown_table() -> str:
     """Return the table of measures for the docs, in Markdown."""
     lines = ["| column | printed as | what it is |", "| --- | --- | --- |"]

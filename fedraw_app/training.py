@@ -118,11 +118,6 @@ class Training:
         self._measuring = threading.Lock()
 
     @property
-    def virtual(self) -> bool:
-        """Whether time is computed."""
-        return self.config.clock.name == "virtual"
-
-    @property
     def rare_sites(self) -> frozenset[str]:
         """The sites that hold a rare label."""
         return self._sites.holding(self.data.rare_labels)
@@ -184,7 +179,7 @@ class Training:
         strategy.on_step = self._after_step
         if isinstance(strategy, AsynchronousStrategy):
             return strategy, ConnectedGrid(self.clients, self._names)
-        delays = read_delays(config, self._sites, self.rare_sites) if self.virtual else None
+        delays = read_delays(config, self._sites, self.rare_sites) if self.config.clock.virtual else None
         self._timed = TimedGrid(self.clients, delays, part.seed, self.rare_sites, self._take_event)
         self.influence = self._timed.influence
         return strategy, self._timed
@@ -267,7 +262,7 @@ class Training:
             self.latest = arrays
         told: dict[str, float | str] = {}
         if step in self.published and (self.config.strategy.asynchronous or not self.part.label_round):
-            told["virtual time" if self.virtual else "time"] = f"{self.published[step]:.1f} s"
+            told["virtual time" if self.config.clock.virtual else "time"] = f"{self.published[step]:.1f} s"
         if self._due(step):
             row = self._measure(step, arrays)
             with self._measuring:

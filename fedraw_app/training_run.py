@@ -13,6 +13,7 @@ from datasets.federated import FederatedData
 from datasets.randomness import draw_seed
 from federation.config.run_config import RunConfig
 from federation.evaluation import ServerEvaluation
+from federation.measures import last_measures
 from federation.messages.grid import ClientGrid
 from federation.messages.hello import Federation
 from federation.runs.checkpoints import Checkpoint
@@ -104,7 +105,7 @@ class TrainingRun:
             self.folder.save_figure(INFLUENCE_PLOT, draw_influence(rows[:-1]))
             self.folder.save_figure(STALENESS_PLOT, draw_staleness(training.influence.staleness))
         if training.rows:
-            figure = draw_accuracy(pd.DataFrame(training.rows), training.virtual)
+            figure = draw_accuracy(pd.DataFrame(training.rows), self.config.clock.virtual)
             self.folder.save_figure(TIME_PLOT, figure)
 
     def _save_model(self, arrays: ArrayRecord) -> None:
@@ -130,7 +131,7 @@ class TrainingRun:
 
     def _tell(self) -> None:
         if rows := self.training.rows:
-            columns = ("version", "time", "accuracy", "balanced_accuracy", "rare_accuracy", "common_accuracy")
+            columns = ("version", "time", *last_measures())
             every = math.ceil(len(rows) / 10)
             shown = [*rows[:-1:every], rows[-1]]
             names = [self.step, *(column.replace("_", " ") for column in columns[1:])]

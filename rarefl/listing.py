@@ -64,7 +64,7 @@ def _strategies() -> list[dict[str, str]]:
         {
             "strategy.name": name,
             "works": "without rounds" if is_asynchronous(strategy) else "in rounds",
-            "paper": strategy.paper,
+            "paper": strategy.paper or "-",
             "what": first_line(strategy),
         }
         for name, strategy in STRATEGIES.items()
@@ -73,7 +73,7 @@ def _strategies() -> list[dict[str, str]]:
 
 def _queries() -> list[dict[str, str]]:
     return [
-        {"query.name": name, "paper": query.paper, "what": first_line(query)}
+        {"query.name": name, "paper": query.paper or "-", "what": first_line(query)}
         for name, query in QUERY_STRATEGIES.items()
     ]
 
@@ -88,13 +88,11 @@ def _models() -> list[dict[str, str]]:
 
 def _presets() -> list[dict[str, str]]:
     rows = []
-    for path in sorted(PRESETS.rglob("*.toml")):
+    for path in sorted(PRESETS.rglob("*.toml"), key=lambda path: path.with_suffix("")):
         config = default_run_config() | read_preset(path)
         name = path.relative_to(PRESETS).with_suffix("").as_posix()
-        app, data, clients = (str(config[key]) for key in ("app", "data.name", "data.clients"))
-        rows.append(
-            {"preset": name, "app": app, "data": data, "clients": clients, "what": first_sentence(path)}
-        )
+        told = {key: str(config[key]) for key in ("app", "data.name", "data.clients")}
+        rows.append({"preset": name, **told, "what": first_sentence(path)})
     return rows
 
 

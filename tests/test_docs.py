@@ -125,7 +125,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for label in ("mild", "severe"):
             (images / f"site{site}" / label).mkdir(parents=True)
             for number in range(12):
-                write_image(images / f"site{site}" / label / f"{number}.png", 100 * site + number)
+                write_image(images / f"site{site}" / label / f"{number}.png")
     own = next(block for block in blocks(TEXTS["docs/data.md"], "toml"))
     (tmp_path / "conf" / "own-images.toml").write_text(own.replace("/home/me/images", str(images)))
     for place in ("digits", "fmnist", "elpv/fedraw"):
@@ -147,8 +147,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def write_image(path: Path, value: int) -> None:
-    Image.new("L", (70, 64), value % 256).save(path)
+def write_image(path: Path) -> None:
+    rng = np.random.default_rng(list(str(path).encode()))
+    Image.fromarray(rng.integers(0, 256, (64, 70), dtype=np.uint8)).save(path)
 
 
 # Commands ---------------------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ def test_pytest_is_given_files_that_exist(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("words", of_program("python", "-m"))
-def test_benchmarks_take_these_arguments(
+def test_modules_take_these_arguments(
     words: list[str], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class ParsedError(Exception):
@@ -187,7 +188,7 @@ def test_benchmarks_take_these_arguments(
 
     parse = argparse.ArgumentParser.parse_args
 
-    def parse_and_stop(parser: argparse.ArgumentParser) -> None:
+    def parse_and_stop(parser: argparse.ArgumentParser, *_: object) -> None:
         given = parse(parser, words[3:])
         assert all(value.exists() for value in vars(given).values() if isinstance(value, Path))
         raise ParsedError

@@ -12,7 +12,6 @@ from pathlib import Path
 from filelock import BaseFileLock, FileLock, Timeout
 
 from federation.errors import RunFolderError
-from federation.runs.files import replace_file
 
 DEFAULT_PARENT = "~/rarefl/runs"
 """Folder of all runs that are not told where to write."""
@@ -76,7 +75,7 @@ def locked(key: str, path: Path) -> BaseFileLock:
         ) from None
     told = {"pid": os.getpid(), "host": socket.gethostname(), "since": f"{datetime.now():%Y-%m-%d %H:%M}"}
     with suppress(OSError):  # without the note the lock holds all the same
-        replace_file(holder, lambda note: note.write_text(json.dumps(told), encoding="utf-8"))
+        holder.write_text(json.dumps(told), encoding="utf-8")
     return lock
 
 

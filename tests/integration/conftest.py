@@ -15,7 +15,7 @@ from rarefl.superlink import LocalSuperLink
 from tests.inprocess import run_in_process
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("rarefl", "fairfal_app", "fedraw_app", "federation", "learning", "datasets")
+PACKAGES = ("rarefl", "fairfal_app", "fedraw_app", "federation", "fedraw", "learning", "datasets")
 
 
 def copy_project(target: Path) -> Path:
