@@ -71,8 +71,11 @@ def run(
 ) -> None:
     """Run an experiment: check its settings, simulate it on this machine, and show its results.
 
-    Without a preset it is a small experiment on handwritten digits. Exits with 0 when the run finished, 1
-    when it failed, 2 when its settings are wrong, and 130 after Ctrl-C, which leaves a run that can go on.
+    PRESET is a run-config file or a name that `rarefl list presets` gives; without one it is a small
+    experiment on handwritten digits. KEY=VALUE, such as query.name=entropy, stands in place of its value.
+
+    Exits with 0 when the run finished, 1 when it failed, 2 when its settings are wrong, and 130 after Ctrl-C,
+    which leaves a run that can go on.
     """
     from federation.errors import ConfigError
     from rarefl import machine, settings
@@ -123,7 +126,11 @@ def list_(
         typer.Argument(metavar="[DIR]", help="For runs: where they lie.", show_default=False),
     ] = None,
 ) -> None:
-    """List what there is to choose from, or the runs that were made; without a topic, the topics."""
+    """List what there is to choose from, or the runs that were made.
+
+    TOPIC is strategies, queries, data, models, presets or runs; without one it lists the topics. DIR is the
+    folder of runs to look into.
+    """
     from rarefl import listing
 
     with _errors_in_one_line():
