@@ -1,7 +1,6 @@
 """What a foreign app gets from the wheel: the strategies by name, on flwr and numpy alone."""
 
 import ast
-import re
 import sys
 from collections import OrderedDict
 from pathlib import Path
@@ -137,14 +136,3 @@ def test_local_differential_privacy_is_a_mod_of_the_client():
     wrapped = DifferentialPrivacyServerSideFixedClipping(FedRAW(), 0.1, 1.0, 4)
     with pytest.raises(StrategyError, match="LocalDpMod"):
         wrapped.start(InProcessGrid(foreign_client(True), 4), ArrayRecord(Net().state_dict()), num_rounds=1)
-
-
-def test_the_readme_shows_an_app_that_runs():
-    blocks = re.findall(r"```python\n(.*?)```", (PACKAGE.parent / "README.md").read_text(), re.DOTALL)
-    (snippet,) = [block for block in blocks if "FedRAW" in block]
-    namespace = {"Net": Net}
-    exec(snippet, namespace)
-    grid = InProcessGrid(foreign_client(True), 4)
-    context = Context(run_id=1, node_id=1, node_config={}, state=RecordDict(), run_config={})
-    namespace["app"](grid=grid, context=context)
-    assert len(grid.received) >= 300
