@@ -16,6 +16,7 @@ from federation.measures import MEASURES, Measure
 from rarefl.client_app import app as client_app
 from rarefl.report.report import build
 from rarefl.server_app import app as server_app
+from rarefl.settings import read_words
 from rarefl.sweep_plan import plan_runs
 from rarefl.sweep_results import grid_table, result_rows
 from tests.event_files import scalars
@@ -63,7 +64,7 @@ def test_it_reaches_every_place(
     shown = "least_sure_last5" if app == "fedraw" else "least_sure"
     preset = tmp_path / "preset.toml"
     preset.write_text(tomli_w.dumps({"seed": 1}))
-    rows = result_rows([(plan_runs(preset, [], "1", tmp_path / "sweep")[0], summary)], [])
+    rows = result_rows([(plan_runs(read_words([str(preset)]), "1", tmp_path / "sweep")[0], summary)], [])
     assert rows[shown].iloc[-1] == pytest.approx(result[shown])
     assert grid_table(rows, [])[-1]["least sure %"] == f"{100 * result[shown]:.2f}"
 

@@ -17,6 +17,7 @@ from rarefl.report.report import build
 from rarefl.report.runs import ReportError
 from rarefl.report.writing import report_markdown, write
 from rarefl.server_app import app as server_app
+from rarefl.settings import read_words
 from rarefl.sweep_plan import plan_runs
 from rarefl.sweep_results import result_rows
 from tests.inprocess import run_in_process
@@ -121,7 +122,7 @@ def test_the_page_stands_alone_and_escapes_what_it_is_given(tmp_path: Path) -> N
 def test_a_results_file_gives_the_tables_of_its_runs(tmp_path: Path) -> None:
     preset = tmp_path / "preset.toml"
     preset.write_text("seed = 1\n")
-    planned = plan_runs(preset, ["query.name=random,fairfal"], "1-3", tmp_path / "sweep")
+    planned = plan_runs(read_words([str(preset), "query.name=random,fairfal"]), "1-3", tmp_path / "sweep")
     finished = []
     for place, one in enumerate(planned):
         folder = label_rounds(one.folder, one.varied["query.name"], one.seed, [0.5, 0.6 + place / 50])

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from rarefl.settings import read_words
 from rarefl.sweep_plan import PlannedRun, plan_runs
 from rarefl.sweep_results import grid_table, markdown_table, participation_lines, result_rows
 
@@ -34,7 +35,7 @@ def summary(*accuracies: float, seconds: float = 10.0, rare: float | None = 0.5)
 def runs(tmp_path: Path) -> list[PlannedRun]:
     preset = tmp_path / "preset.toml"
     preset.write_text("seed = 1\n")
-    return plan_runs(preset, ["query.name=random,fairfal"], "1-3", tmp_path / "out")
+    return plan_runs(read_words([str(preset), "query.name=random,fairfal"]), "1-3", tmp_path / "out")
 
 
 def test_a_row_per_run_and_label_round(runs: list[PlannedRun]) -> None:
