@@ -113,7 +113,7 @@ class QueryStrategy(ABC):
     Attributes
     ----------
     paper
-        Where it is described, such as "arXiv 2603.10341"; empty where there is nothing to cite.
+        Where it is described, such as "arXiv 2603.10341"; a word for it where there is nothing to cite.
     Options
         Subclass of ``QueryOptions``, a frozen dataclass of fields made by ``fedraw.options.option``: its keys
         of the run config's table ``query``, with underscores.

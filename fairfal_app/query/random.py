@@ -8,6 +8,7 @@ from fairfal_app.query.base import QueryInput, QueryStrategy, random_positions
 class RandomQuery(QueryStrategy):
     """Images drawn uniformly without replacement."""
 
+    paper = "baseline, no paper"
     needs_predictions = False
 
     def select(self, inputs: QueryInput, budget: int, rng: np.random.Generator) -> np.ndarray:

@@ -74,10 +74,10 @@ def test_the_local_only_model_starts_as_the_training_before_the_query(
     starts, settings = [], []
     real = labelling.train_local_only
 
-    def spy(model: Any, images: Any, labels: Any, given: Any, *rest: Any) -> Any:
+    def spy(model: Any, images: Any, labels: Any, given: Any, *rest: Any, **more: Any) -> Any:
         starts.append({key: value.copy() for key, value in to_arrays(model).items()})
         settings.append(given)
-        return real(model, images, labels, given, *rest)
+        return real(model, images, labels, given, *rest, **more)
 
     monkeypatch.setattr(labelling, "train_local_only", spy)
     run(tmp_path, train__local_only_epochs=3)
