@@ -46,8 +46,8 @@ class Labelling:
     """
 
     def __init__(self, message: Message, context: Context) -> None:
-        self.client = Client.of(context)
         self.config = parse_run_config(context.run_config, FairFALConfig)
+        self.client = Client.of(context, self.config)
         self.state: RecordDict = context.state
         self.run_key = str(message.content.config_records[records.CONFIG][records.RUN])
         folder = client_folder(context.node_config, self.run_key, self.client.site)

@@ -84,9 +84,12 @@ class Client:
     site: str
 
     @classmethod
-    def of(cls, context: Context) -> "Client":
-        """Return the client that Flower's context describes; raises ConfigError on a wrong partition-id."""
-        config = parse_run_config(context.run_config)
+    def of(cls, context: Context, config: RunConfig | None = None) -> "Client":
+        """Return the client that Flower's context describes; raises ConfigError on a wrong partition-id.
+
+        ``config`` is the run config where that was parsed already.
+        """
+        config = parse_run_config(context.run_config) if config is None else config
         index = context.node_config.get("partition-id")
         if not isinstance(index, int) or not 0 <= index < config.data.clients:
             raise ConfigError(

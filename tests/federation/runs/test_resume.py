@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 import tomli_w
 
-from federation.config.run_config import RunConfig, default_run_config, parse_run_config
+from fairfal_app.config import FairFALConfig
+from federation.config.run_config import default_run_config, parse_run_config
 from federation.errors import ConfigError
 from federation.runs.progress import set_up_logging
 from federation.runs.resume import open_run
 
 
-def config(**overrides: Any) -> RunConfig:
+def config(**overrides: Any) -> FairFALConfig:
     given = {key.replace("__", ".").replace("_", "-"): value for key, value in overrides.items()}
-    return parse_run_config(default_run_config() | given)
+    return parse_run_config(default_run_config() | given, FairFALConfig)
 
 
 @pytest.fixture
