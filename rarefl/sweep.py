@@ -18,7 +18,7 @@ from rarefl.checks import read_summary
 from rarefl.launch import Ended, Runner, can_go_on, launch
 from rarefl.machine import Machine, federation_config
 from rarefl.sweep_plan import PlannedRun
-from rarefl.sweep_results import grid_table, markdown_table, result_rows, rich_table
+from rarefl.sweep_results import grid_table, markdown_table, participation_lines, result_rows, rich_table
 
 
 class SweepError(RareflError):
@@ -120,6 +120,10 @@ def write_results(outcome: SweepOutcome, runs: Sequence[PlannedRun], command: st
     if table:
         console.print(rich_table(table))
         parts.append(markdown_table(table))
+    if left_out := participation_lines(outcome.finished):
+        for line in left_out:
+            _say(console, line)
+        parts += ["## Not everybody answered", "\n".join(f"* {line}" for line in left_out)]
     if outcome.failed:
         parts += ["## Failed", "\n".join(f"* `{name}`: {reason}" for name, reason in outcome.failed.items())]
     (out / "results.md").write_text("\n\n".join(parts) + "\n", encoding="utf-8")
