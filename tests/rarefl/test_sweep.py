@@ -337,3 +337,22 @@ def test_results_are_written_and_printed(plan: Callable[..., Any], printed: Prin
     assert "| random | 0.1 | 50.00 |" in page
     assert "* `query.name=fairfal,seed=1`: no such key [refused]" in page
     assert "50.00" in printed.text
+    assert "Not everybody" not in page
+
+
+def test_results_say_who_was_left_out(plan: Callable[..., Any], printed: Printed) -> None:
+    runs = plan("query.name=random", seeds="1")
+    told = {"asked": 3, "answered": 2, "left_out": [{"site": "site-1", "label_round": 2}]}
+
+    def finish_without_one(folder: Path) -> RunOutcome:
+        ended = finish(folder)
+        summary = json.loads((folder / "summary.json").read_text())
+        (folder / "summary.json").write_text(json.dumps(summary | {"participation": told}))
+        return ended
+
+    write_results(
+        run_sweep(runs, FakeRunner([finish_without_one]).open, printed.console), runs, "x", printed.console
+    )
+    line = "query.name=random,seed=1: asked 3 times, answered 2; site-1 left out of label round 2"
+    assert f"* {line}" in (runs[0].out / "results.md").read_text()
+    assert line in printed.text
