@@ -9,7 +9,7 @@ from fairfal_app.config import FairFALConfig
 from fairfal_app.label_store import LabelStore, Scalars, client_folder
 from fairfal_app.options import needs_local_model, query_strategy
 from fairfal_app.oracle import SimulatedOracle
-from fairfal_app.query.base import QueryInput, random_positions, select
+from fairfal_app.query.base import QueryInput, QueryModel, random_positions, select
 from fairfal_app.query.scalars import ClientScalars, choose_query_model, client_scalars, model_score
 from federation import records
 from federation.client import Client, array_record, initial_model, label_coverage, train_settings
@@ -142,7 +142,7 @@ class Labelling:
         labelled_global = client.predict(global_model, labelled_images)
         local_model, labelled_local = None, None
         scalars: Scalars = {}
-        query_model = choose_query_model("global", None)
+        query_model: QueryModel = "global"
         if len(ids) > 0 and needs_local_model(query):
             local_model = self._local_only_model(label_round, labelled_images, labels)
             labelled_local = client.predict(local_model, labelled_images)

@@ -14,6 +14,7 @@ from federation.config.run_config import RunConfig, parse_run_config
 from federation.errors import ConfigError
 from federation.runs.fingerprint import source_fingerprint
 from fedraw.arrays import read_array
+from fedraw.label_coverage import coverage_bits
 from learning.arrays import load_arrays, to_arrays
 from learning.device import device_name, pick_device
 from learning.measure import measure
@@ -129,7 +130,7 @@ class Client:
 
 def label_coverage(labels: np.ndarray, num_classes: int) -> list[int]:
     """Return for each label 1 if at least one example has it, else 0."""
-    return (np.bincount(labels, minlength=num_classes) > 0).astype(int).tolist()
+    return coverage_bits(np.bincount(labels, minlength=num_classes))
 
 
 def hello(message: Message, client: Client, labels: np.ndarray) -> Message:

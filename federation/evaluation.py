@@ -1,15 +1,17 @@
 """Evaluation of the global model: on the server's test images, and on those of the clients."""
 
 import math
+from contextlib import suppress
 
 import numpy as np
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, MetricRecord
 from sklearn.metrics import confusion_matrix
 
 from datasets.federated import FederatedData
 from federation import records
 from federation.client import model_of
 from federation.config.run_config import RunConfig
+from federation.errors import AllClientsFailedError
 from federation.measures import measure_row
 from federation.messages.asking import ask
 from federation.messages.grid import ClientGrid
@@ -66,12 +68,16 @@ def clients_measures(
 ) -> dict[str, float]:
     """Return the mean accuracy and loss of the clients' own test images, weighted by their number.
 
-    NaN where no client that answered has any.
+    NaN where no client that answered has any, or none answered: a run does without these measures.
     """
-    request = {records.LABEL_ROUND: label_round, records.SERVER_ROUND: server_round}
-    answers, _ = ask(clients, records.EVALUATE, request, arrays, timeout)
-    measured = [answer for answer in answers.values() if answer and answer[records.NUM_EXAMPLES]]
+    request = {records.SERVER_ROUND: server_round}
+    if label_round:
+        request[records.LABEL_ROUND] = label_round
     keys = (records.ACCURACY, records.LOSS)
+    answers: dict[str, MetricRecord | None] = {}
+    with suppress(AllClientsFailedError):  # each failure was told
+        answers, _ = ask(clients, records.EVALUATE, request, arrays, timeout)
+    measured = [answer for answer in answers.values() if answer and answer[records.NUM_EXAMPLES]]
     if not measured:
         return {f"client_{key}": math.nan for key in keys}
     weights = [answer[records.NUM_EXAMPLES] for answer in measured]

@@ -155,9 +155,9 @@ def curve_measures() -> list[str]:
     return [each.name for each in MEASURES if each.curve]
 
 
-def last_measures() -> list[str]:
-    """Return the measures by which trainings are compared, in their order."""
-    return [each.name for each in MEASURES if each.last]
+def shown_measures() -> list[str]:
+    """Return the measures that are shown of a single training, in their order."""
+    return [each.name for each in MEASURES if each.curve or each.last]
 
 
 def markdown_table() -> str:

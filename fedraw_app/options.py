@@ -133,7 +133,7 @@ def training_strategy(
     evaluate_every
         Asynchronous: versions between evaluations.
     events
-        Asynchronous: takes the event log.
+        Asynchronous: takes the event log; rounds are logged by ``TimedGrid``.
     """
     strategy, options, clients = STRATEGIES[config.strategy.name], config.strategy.options, len(sites.names)
     if issubclass(strategy, SteadyRounds):

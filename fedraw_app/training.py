@@ -17,7 +17,7 @@ from federation.client import array_record, initial_model
 from federation.config.run_config import RunConfig
 from federation.errors import AllClientsFailedError, DivergedError
 from federation.evaluation import NonFinitePredictionsError, ServerEvaluation, clients_measures
-from federation.measures import headline, last_means
+from federation.measures import LAST, headline, last_means
 from federation.messages.connected import ConnectedGrid
 from federation.messages.grid import ClientGrid
 from federation.runs.checkpoints import Checkpoint
@@ -31,13 +31,9 @@ from fedraw.strategies.asynchronous import AsynchronousStrategy
 from fedraw_app.influence import influence_measures, influence_rows
 from fedraw_app.options import TrainingSites, read_delays, training_strategy
 from fedraw_app.timed_rounds import TimedGrid
-from learning.errors import NonFiniteLossError
 
 # Events that wait to be written: a version a file write would be slow where versions are small.
 EVENTS_AT_ONCE = 256
-# Rounds at the end of a label round that are always evaluated, for their mean.
-LAST_ROUNDS = 5
-
 Keep = Callable[[Callable[[], Checkpoint], bool], None]
 
 
@@ -148,16 +144,21 @@ class Training:
                     evaluate_fn=None if config.clock.timing_only else self._evaluate,
                 )
         except AllClientsFailedError as error:
-            if all(reason.startswith(NonFiniteLossError.__name__) for reason in error.reasons):
+            if 2 * sum(map(_tells_of_divergence, error.reasons)) >= len(error.reasons):
                 raise DivergedError(self._place(strategy.version + 1), str(error)) from None
             raise
         except RunStoppedError as error:
             self.result = error.result
+            if _tells_of_divergence(str(error)):
+                raise DivergedError(self._place(strategy.version + 1), str(error)) from None
             raise
         finally:
             self._note_influence(strategy)
             self._write_events()
         self.result = result
+        # After a kill between the last checkpoint and the end nothing was measured here.
+        if self.rows and not self.evaluation.confusion.any():
+            self.evaluation(result.arrays)
         # On a wall clock a kill can come between the last version and its measures.
         if not config.clock.timing_only and self._last_row_step() < config.steps:
             self._evaluate(config.steps, result.arrays)
@@ -253,25 +254,24 @@ class Training:
         """
         if self.part.label_round and step == 0:
             return False
-        last = LAST_ROUNDS if self.part.label_round else 1
+        last = LAST if self.part.label_round else 1
         return step % self.config.evaluate.every == 0 or step > self.config.steps - last
 
     def _evaluate(self, step: int, arrays: ArrayRecord) -> MetricRecord | None:
         """Measure a step of the model if it is its turn, and tell of it."""
-        if step:
-            self.latest = arrays
         told: dict[str, float | str] = {}
         if step in self.published and (self.config.strategy.asynchronous or not self.part.label_round):
             told["virtual time" if self.config.clock.virtual else "time"] = f"{self.published[step]:.1f} s"
-        if self._due(step):
+        due = self._due(step)
+        if due:
             row = self._measure(step, arrays)
             with self._measuring:
                 self.rows.append(row)
                 self.folder.append_round(row)
             told |= headline(row)
-        elif not self.part.label_round:
-            return None
         if step:
+            self.latest = arrays
+        if step and (due or self.part.label_round):
             self.part.tell(step, told)
         return None
 
@@ -324,3 +324,8 @@ class Training:
             last_told = told[max(told)]
             row |= {f"client_{key}": last_told[key] for key in (records.ACCURACY, records.LOSS)}
         return row | influence_measures(self.influence_summary())
+
+
+def _tells_of_divergence(reason: str) -> bool:
+    """Whether a failure's reason says that a client's loss or arrays were not finite."""
+    return any(words in reason for words in ("not finite", "NaN or infinite"))

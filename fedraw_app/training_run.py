@@ -13,14 +13,13 @@ from datasets.federated import FederatedData
 from datasets.randomness import draw_seed
 from federation.config.run_config import RunConfig
 from federation.evaluation import ServerEvaluation
-from federation.measures import last_measures
+from federation.measures import shown_measures
 from federation.messages.grid import ClientGrid
 from federation.messages.hello import Federation
 from federation.runs.checkpoints import Checkpoint
 from federation.runs.progress import NOTICE, StepProgress, table_text
 from federation.runs.provenance import RunBooks
 from federation.runs.run_folder import INFLUENCE_PLOT, STALENESS_PLOT, TIME_PLOT, RunFolder
-from fedraw.errors import RunStoppedError
 from fedraw_app.options import TrainingSites
 from fedraw_app.plots import draw_accuracy, draw_influence, draw_staleness
 from fedraw_app.training import Part, Training
@@ -72,11 +71,10 @@ class TrainingRun:
         training = self.training
         try:
             result = training.run(checkpoint)
-        except RunStoppedError as error:
-            self._save(error.result.arrays)
-            raise
         except BaseException:
-            if training.latest is not None:
+            if training.result is not None:
+                self._save(training.result.arrays)
+            elif training.latest is not None:
                 self._save_model(training.latest)
             raise
         self._save(result.arrays)
@@ -131,7 +129,7 @@ class TrainingRun:
 
     def _tell(self) -> None:
         if rows := self.training.rows:
-            columns = ("version", "time", *last_measures())
+            columns = ("version", "time", *shown_measures())
             every = math.ceil(len(rows) / 10)
             shown = [*rows[:-1:every], rows[-1]]
             names = [self.step, *(column.replace("_", " ") for column in columns[1:])]

@@ -14,8 +14,8 @@ from datasets.names import unknown
 from datasets.registry import DATASETS
 from fairfal_app.query.registry import QUERY_STRATEGIES
 from federation.config.run_config import default_run_config, flatten
-from federation.errors import ConfigError, RunFolderError
-from federation.runs.folders import DEFAULT_PARENT, locked
+from federation.errors import ConfigError
+from federation.runs.folders import DEFAULT_PARENT, is_held
 from federation.runs.run_folder import CONFIG, ROUNDS, SUMMARY
 from fedraw.registry import STRATEGIES
 from learning.models import MODELS
@@ -152,17 +152,9 @@ def _run_row(folder: Path, parent: Path) -> Sequence[str]:
 def _status(folder: Path, summary: Mapping[str, Any]) -> str:
     """Return how a run stands; one that was killed still says that it is running."""
     status = str(summary.get("status", "unreadable"))
-    if status != "running" or _is_held(folder):
+    if status != "running" or is_held(folder):
         return status
     return "stopped" if can_go_on(folder) else "lost"
-
-
-def _is_held(folder: Path) -> bool:
-    try:
-        locked("run", folder).release()
-    except RunFolderError:
-        return True
-    return False
 
 
 def _seed(folder: Path) -> str:

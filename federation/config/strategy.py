@@ -7,7 +7,7 @@ from fedraw.registry import STRATEGIES
 
 
 class StrategyConfig(OptionTable):
-    """How updates become a global model; ``strategy_table`` adds the options of all strategies."""
+    """How updates become a global model; ``option_table`` adds the options of all strategies."""
 
     table: ClassVar[str] = "strategy"
 

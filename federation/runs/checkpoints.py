@@ -22,7 +22,7 @@ from federation.runs.files import replace_file
 
 logger = logging.getLogger("rarefl")
 
-FORMAT = 1
+FORMAT = 2
 SHARE = 0.01
 """Share of a run's time that checkpoints may take, beside those that it cannot do without."""
 
@@ -107,7 +107,11 @@ class Checkpoints:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise _DamagedError(f"it cannot be read ({type(error).__name__}: {error})") from None
         if known != FORMAT:
-            raise _DamagedError(f"its format is {known!r}, not {FORMAT}")
+            raise RunFolderError(
+                f"output.resume: the checkpoints in {self.folder} have format {known!r}, and this version of "
+                f"the app goes on from format {FORMAT}. Resume the run with the version that made it "
+                "(summary.json names its commit), or start a new run"
+            )
         text = rest.removesuffix(_AFTER_STATE)
         if _digest(text) != digest:
             raise _DamagedError("its content is not what was written (SHA-256)")

@@ -9,6 +9,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 
+import psutil
 from filelock import BaseFileLock, FileLock, Timeout
 
 from federation.errors import RunFolderError
@@ -62,8 +63,7 @@ def locked(key: str, path: Path) -> BaseFileLock:
     RunFolderError
         Another process holds it; the message tells which.
     """
-    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
-    file = Path(tempfile.gettempdir()) / f"rarefl-{digest}.lock"
+    file = _lock_file(path)
     holder = file.with_suffix(".json")
     lock = FileLock(file, timeout=0)
     try:
@@ -79,12 +79,30 @@ def locked(key: str, path: Path) -> BaseFileLock:
     return lock
 
 
+def is_held(path: Path) -> bool:
+    """Whether a run is writing to a folder."""
+    lock = FileLock(_lock_file(path), timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        return True
+    lock.release()
+    return False
+
+
+def _lock_file(path: Path) -> Path:
+    digest = hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"rarefl-{digest}.lock"
+
+
 def _holder(file: Path) -> str:
     """Return what is known of the process that holds a lock."""
     try:
         told = json.loads(file.read_text(encoding="utf-8"))
         pid, host, since = int(told["pid"]), told["host"], told["since"]
     except (OSError, ValueError, KeyError, TypeError):
+        return ""
+    if host == socket.gethostname() and not psutil.pid_exists(pid):
         return ""
     if pid == os.getpid():
         return f": this very process does, since {since}"

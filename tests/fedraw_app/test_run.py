@@ -14,7 +14,7 @@ from flwr.clientapp import ClientApp
 
 from federation import records
 from federation.config.run_config import default_run_config, parse_run_config
-from federation.errors import ConfigError, NodesMissingError
+from federation.errors import ConfigError, DivergedError, NodesMissingError
 from fedraw.errors import DelayError, RunStoppedError, SettingError
 from fedraw.registry import ASYNCHRONOUS, STRATEGIES
 from fedraw_app.options import TrainingSites, check_rare_labels, read_delays, training_strategy
@@ -323,6 +323,30 @@ def test_slow_rare_sites_need_rare_labels() -> None:
     with pytest.raises(SettingError, match="rare-slow"):
         check_rare_labels(config, rare_labels=())
     check_rare_labels(config, rare_labels=(9,))
+
+
+def test_a_run_whose_clients_all_diverge_says_so(tmp_path: Path) -> None:
+    with pytest.raises(DivergedError, match=r"(?s)^version 1: .*not finite"):
+        run(tmp_path, strategy__name="fedraw", train__lr=1e30, train__local_epochs=3)
+    told = summary(tmp_path)
+    assert told["status"] == "diverged"
+    assert "Lower train.lr" in told["reason"]
+    assert (tmp_path / "final.pt").is_file()
+
+
+def test_clients_that_cannot_evaluate_cost_a_run_their_measures_only(tmp_path: Path) -> None:
+    class CannotEvaluate(ClientApp):
+        def __call__(self, message: Message, context: Context) -> Message:
+            if message.metadata.message_type == records.EVALUATE:
+                assert "label-round" not in message.content["config"]
+                raise OSError("no test images")
+            return client_app(message, context)
+
+    run(tmp_path, client=CannotEvaluate(), strategy__name="fedavg", evaluate__clients=True)
+    assert summary(tmp_path)["status"] == "finished"
+    rows = pd.read_csv(tmp_path / "rounds.csv")
+    assert rows["client_accuracy"].isna().all()
+    assert any("evaluate in round 2: site-0" in line for line in summary(tmp_path)["failures"])
 
 
 def test_wrong_number_of_nodes(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ FEDRAW = FAIRFAL | {
     "train.rounds": 3,
 }
 ROOT = Path(__file__).parents[2]
-TABLES = ("queries.csv", "rounds.csv", "events.csv", "influence.csv")
+TABLES = ("queries.csv", "rounds.csv", "events.csv", "influence.csv", "confusion.csv")
 
 
 class KilledError(BaseException):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federation.errors import RunFolderError
-from federation.runs.checkpoints import Checkpoint, Checkpoints, Pace
+from federation.runs.checkpoints import FORMAT, Checkpoint, Checkpoints, Pace
 
 STATE = {"rows": [{"loss": 0.1 + 0.2, "rare": math.inf}], "site": "Klinik Süd", "none": None}
 
@@ -94,10 +94,13 @@ def test_when_all_are_damaged_all_are_named(saved: Checkpoints) -> None:
         assert part in str(caught.value)
 
 
-def test_one_of_another_format_is_left_out(saved: Checkpoints) -> None:
-    file = saved.folder / "000003.json"
-    file.write_text(file.read_text().replace('"format": 1', '"format": 2', 1))
-    assert_is(Checkpoints(saved.folder).load(), 2.0)
+def test_those_of_another_version_are_refused_and_kept(saved: Checkpoints) -> None:
+    for file in saved.folder.glob("*.json"):
+        file.write_text(file.read_text().replace(f'"format": {FORMAT}', '"format": 1', 1))
+    before = sorted(saved.folder.iterdir())
+    with pytest.raises(RunFolderError, match="format 1, and this version of the app goes on from format 2"):
+        saved.load()
+    assert sorted(saved.folder.iterdir()) == before
 
 
 def test_tensors_without_their_json_never_came_to_be(saved: Checkpoints) -> None:
