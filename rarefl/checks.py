@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from federation.runs.folders import DEFAULT_PARENT, absolute_path
 from federation.runs.resume import differences
 from federation.runs.run_folder import SUMMARY, RunFolder
 from federation.runs.tracking import check_tensorboard
-from fedraw_app.options import check_files
+from fedraw_app.options import check_files, check_rare_labels
 
 
 def check_files_and_packages(config: FairFALConfig) -> None:
@@ -55,8 +57,18 @@ def check_data(config: FairFALConfig) -> FederatedData:
     ------
     DataError
         It is not found or damaged, or cannot be dealt as asked.
+    SettingError
+        Clients with rare labels are to be slow, and there are no rare labels.
     """
-    return federate(data_spec(config))
+    data = federate(data_spec(config))
+    check_rare_labels(config, data.rare_labels)
+    return data
+
+
+def check_data_of_all(configs: Iterable[FairFALConfig]) -> None:
+    """Check the data of several runs, once where they differ in the seed only; errors as of ``check_data``."""
+    for config in {replace(data_spec(config), seed=0): config for config in configs}.values():
+        check_data(config)
 
 
 def forget_data() -> None:

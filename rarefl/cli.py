@@ -182,7 +182,7 @@ def sweep(
     """
     from rarefl import settings
     from rarefl import sweep as sweeping
-    from rarefl.checks import check_data, check_files_and_packages, forget_data
+    from rarefl.checks import check_data_of_all, check_files_and_packages, forget_data
     from rarefl.superlink import LocalSuperLink
     from rarefl.sweep_plan import plan_runs
 
@@ -191,7 +191,7 @@ def sweep(
         runs = plan_runs(settings.read_words(words or [], more or []), seeds, out)
         for planned in runs:
             check_files_and_packages(planned.config)
-        check_data(runs[0].config)
+        check_data_of_all([run.config for run in runs])
         forget_data()
     with _errors_in_one_line(), _signals_like_ctrl_c():
         folder = runs[0].out

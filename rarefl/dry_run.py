@@ -6,6 +6,7 @@ from rich.table import Table
 from datasets.budget import budget_per_client, label_rounds
 from datasets.federated import FederatedData
 from fairfal_app.config import FairFALConfig
+from federation.config.unused import unused_keys
 from federation.runs.progress import clock_text
 from rarefl.estimate import ENGINE_BYTES, measure, memory_of, seconds_of, work_of
 from rarefl.machine import Machine
@@ -23,6 +24,8 @@ def show_dry_run(
 ) -> None:
     """Print what the run would do; ``federation`` is what ``flwr run --federation-config`` would get."""
     console.print(settings_table(config, given))
+    for sentence in unused_keys(config):
+        console.print(f"warning: {sentence}", soft_wrap=True)
     console.print(client_table(config, data))
     console.print(f"flwr run would get --federation-config {federation!r}")
     for line in estimate_lines(config, data, machine):

@@ -6,10 +6,11 @@ from pathlib import Path
 import pytest
 import tomli_w
 
+from datasets.errors import PartitionError
 from federation.errors import ConfigError, RunFolderError
 from federation.runs.run_folder import RunFolder
 from fedraw.errors import StrategyError
-from rarefl.checks import check_files_and_packages, check_folder, read_summary
+from rarefl.checks import check_data_of_all, check_files_and_packages, check_folder, read_summary
 from rarefl.settings import read_words
 
 
@@ -89,3 +90,10 @@ def test_half_a_summary_is_none(tmp_path: Path, text: str) -> None:
     assert read_summary(tmp_path) is None
     (tmp_path / "summary.json").write_text(text)
     assert read_summary(tmp_path) is None
+
+
+def test_the_data_of_a_sweep_is_checked_for_every_way_of_dealing_it() -> None:
+    given = [read_words([f"data.imbalance={imbalance}", "data.clients=2"]) for imbalance in (10, 1000)]
+    with pytest.raises(PartitionError, match="imbalance"):
+        check_data_of_all([each.config() for each in given])
+    check_data_of_all([given[0].config()])
