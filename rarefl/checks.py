@@ -66,7 +66,7 @@ def check_data(config: FairFALConfig) -> FederatedData:
 
 
 def check_data_of_all(configs: Iterable[FairFALConfig]) -> None:
-    """Check the data of several runs, once where they differ in the seed only; errors as of ``check_data``."""
+    """Check the data of runs, once where they differ in the seed only; errors as of ``check_data``."""
     for config in {replace(data_spec(config), seed=0): config for config in configs}.values():
         check_data(config)
 

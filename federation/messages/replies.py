@@ -12,8 +12,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDic
 
 from federation import records
 from fedraw.arrays import read_array
-
-LONGEST_REASON = 300
+from fedraw.failures import shorten
 
 
 def unusable_reply(request: Message, reply: RecordDict, num_classes: int | None = None) -> str | None:
@@ -160,9 +159,3 @@ def _not_finite(arrays: ArrayRecord) -> str | None:
     if at_fault:
         return f"NaN or infinite values in {len(at_fault)} of {len(arrays)} arrays, first in {at_fault[0]}"
     return None
-
-
-def shorten(text: str) -> str:
-    """Return a text as one line of bounded length."""
-    line = " ".join(text.split())
-    return line if len(line) <= LONGEST_REASON else f"{line[: LONGEST_REASON - 4]} ..."

@@ -14,7 +14,8 @@ from federation.messages.failures import (
     explain_error,
     group_by_reason,
 )
-from federation.messages.replies import LONGEST_REASON, unusable_train_reply
+from federation.messages.replies import unusable_train_reply
+from fedraw.failures import LONGEST_REASON
 
 RAY = """<class 'ray.exceptions.RayTaskError(ClientAppException)'>:<'\x1b[36mray::Actor.run()\x1b[39m (pid=5)
          ^^^^^^^^
