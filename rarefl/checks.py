@@ -10,10 +10,9 @@ from typing import Any
 from datasets.federated import FederatedData, federate
 from fairfal_app.config import FairFALConfig
 from federation.client import data_spec
-from federation.config.run_config import flatten, parse_run_config, with_defaults
-from federation.errors import ConfigError, RunFolderError
+from federation.errors import RunFolderError
 from federation.runs.folders import DEFAULT_PARENT, absolute_path
-from federation.runs.resume import differences
+from federation.runs.resume import config_before
 from federation.runs.run_folder import SUMMARY, RunFolder
 from federation.runs.tracking import check_tensorboard
 from fedraw_app.options import check_files, check_rare_labels
@@ -102,17 +101,6 @@ def _check_folder(path: Path) -> None:
 def _check_resume(config: FairFALConfig) -> None:
     folder = RunFolder.reopen(config.output.resume, config.app, "")
     try:
-        before = parse_run_config(with_defaults(flatten(folder.stored_config))[0], FairFALConfig)
-        finished = folder.finished
+        config_before(folder, config)
     finally:
         folder.release()
-    if faults := differences(before, config):
-        raise ConfigError(
-            f"output.resume: {folder.path} has other settings: {'; '.join(faults)}. Give those of the "
-            f"run; {config.may_be_raised} may be raised, nodes.* and output.* may differ"
-        )
-    if finished and config.length <= before.length:
-        raise RunFolderError(
-            f"output.resume: the run in {folder.path} is finished. To make it longer, raise "
-            f"{config.may_be_raised}"
-        )

@@ -3,7 +3,7 @@
 import logging
 from typing import NamedTuple
 
-from federation.config.run_config import RunConfig, flatten, parse_run_config, with_defaults
+from federation.config.run_config import AnyRunConfig, RunConfig, flatten, parse_run_config, with_defaults
 from federation.errors import ConfigError, RunFolderError
 from federation.runs.checkpoints import Checkpoint
 from federation.runs.progress import NOTICE
@@ -53,7 +53,16 @@ def open_run(config: RunConfig, label: str) -> OpenRun:
         raise
 
 
-def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
+def config_before(folder: RunFolder, config: AnyRunConfig) -> tuple[AnyRunConfig, tuple[str, ...]]:
+    """Return the config of the run that is to go on by ``config``, and the keys that came later than it.
+
+    Raises
+    ------
+    RunFolderError
+        The run is finished, and nothing is raised.
+    ConfigError
+        Settings differ from those of the run, or another version of the app made it.
+    """
     stored, later = with_defaults(flatten(folder.stored_config))
     try:
         before = parse_run_config(stored, type(config))
@@ -73,6 +82,11 @@ def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
             f"output.resume: the run in {folder.path} is finished; to make it longer, raise "
             f"{config.may_be_raised}"
         )
+    return before, later
+
+
+def _go_on(folder: RunFolder, config: RunConfig) -> Checkpoint | None:
+    before, later = config_before(folder, config)
     checkpoint = folder.load_checkpoint()
     now = config.resolved()
     now["output"] |= {"dir": before.output.dir, "resume": before.output.resume}
