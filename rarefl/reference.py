@@ -1,7 +1,8 @@
 """What the registries say, written where people read it: ``python -m rarefl.reference``.
 
-It writes ``docs/strategies.md``, and in ``pyproject.toml`` the options of strategies and query strategies
-with their defaults. With ``--check`` it writes nothing and fails if one of the two is stale.
+It writes ``docs/strategies.md``, the table of strategies in ``fedraw/README.md``, and in ``pyproject.toml``
+the options of strategies and query strategies with their defaults. With ``--check`` it writes nothing and
+fails if one of them is stale.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from learning.models import MODELS
 
 PAGE = Path("docs/strategies.md")
 SETTINGS = Path("pyproject.toml")
+LIBRARY = Path("fedraw/README.md")
 ROOT = Path(__file__).resolve().parents[1]
 
 _MARK = "# The options of all of them; written by `python -m rarefl.reference`"
@@ -160,6 +162,18 @@ def settings(text: str) -> str:
     return text
 
 
+def library(text: str) -> str:
+    """Return the text of the library's README with the present strategies in its table."""
+    before, head, rest = text.partition("| class | what it does | from |\n|---|---|---|\n")
+    _, blank, after = rest.partition("\n\n")
+    rows = [
+        f"| `{strategy.__name__}` | {first_line(strategy)}. | {strategy.paper} |"
+        for strategy in STRATEGIES.values()
+        if is_asynchronous(strategy)
+    ]
+    return f"{before}{head}" + "\n".join(rows) + f"{blank}{after}"
+
+
 def _section(text: str, table: str) -> tuple[str, str, str]:
     """Return what stands before the keys of a table, the keys, and the rest from the blank line on."""
     before, head, rest = text.partition(f"[tool.flwr.app.config.{table}]\n")
@@ -194,7 +208,9 @@ def _value(value: Any) -> str:
 
 def stale(root: Path = ROOT) -> dict[Path, str]:
     """Return the files that say something else than the registries, each with what it should hold."""
-    wanted = {root / PAGE: page(), root / SETTINGS: settings((root / SETTINGS).read_text("utf-8"))}
+    wanted = {root / PAGE: page()}
+    for file, renew in ((SETTINGS, settings), (LIBRARY, library)):
+        wanted[root / file] = renew((root / file).read_text("utf-8"))
     return {
         path: text for path, text in wanted.items() if not path.is_file() or path.read_text("utf-8") != text
     }

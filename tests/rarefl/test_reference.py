@@ -21,6 +21,13 @@ from tests.rarefl.toys import Toy, ToyQuery
 ROOT = Path(__file__).parents[2]
 
 
+def _copy(folder: Path) -> None:
+    """Put the files that have written parts into a folder."""
+    (folder / "fedraw").mkdir()
+    for file in ("pyproject.toml", "fedraw/README.md"):
+        shutil.copy(ROOT / file, folder / file)
+
+
 def test_nothing_is_stale() -> None:
     assert sorted(map(str, reference.stale())) == [], "run `python -m rarefl.reference`"
 
@@ -44,9 +51,13 @@ def test_a_new_strategy_is_its_file_and_one_line(monkeypatch: pytest.MonkeyPatch
     assert '| `strategy.toy-manner` | `toy` | `"calm"` | `calm`, `wild` | how it plays |' in page
     assert "| `query.toy-count` | `toy-query` | `3` | a whole number at least 1 | toys asked for |" in page
 
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    _copy(tmp_path)
     (tmp_path / "docs").mkdir()
-    assert len(reference.stale(tmp_path)) == 2
+    stale = reference.stale(tmp_path)
+    assert len(stale) == 3
+    assert (
+        "| `Toy` | Plays with updates. | arXiv 0000.00001 |\n\n" in stale[tmp_path / "fedraw" / "README.md"]
+    )
     text = reference.settings((tmp_path / "pyproject.toml").read_text())
     assert reference.settings(text) == text
     assert max(map(len, text.split("app.config.strategy]")[1].split("Habits")[0].splitlines())) <= 130
@@ -71,7 +82,7 @@ def test_an_option_that_went_leaves_both_files(tmp_path: Path) -> None:
 def test_check_names_the_stale_file_and_writes_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    _copy(tmp_path)
     stale = reference.stale
     monkeypatch.setattr(reference, "stale", lambda: stale(tmp_path))
     assert reference.main(["--check"]) == 1
