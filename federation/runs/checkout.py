@@ -15,15 +15,14 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from federation.runs.fingerprint import PACKAGES, source_fingerprint
+from federation.runs.fingerprint import PACKAGES, RUNNING, source_fingerprint
 
 LONGEST_SECONDS = 10.0  # for each question to git
 
 
 def app_version() -> str:
     """Return the version that stands in the pyproject.toml beside the running sources."""
-    _, root = source_fingerprint()
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    project = tomllib.loads((RUNNING / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project["version"])
 
 

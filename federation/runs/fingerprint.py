@@ -10,6 +10,10 @@ from pathlib import Path
 PACKAGES = ("datasets", "fairfal_app", "federation", "fedraw", "fedraw_app", "learning", "rarefl")
 
 
+RUNNING = Path(__file__).resolve().parents[2]
+"""The folder of the sources that run."""
+
+
 def source_fingerprint(root: Path | None = None) -> tuple[str, Path]:
     """Return the SHA-256 digest of the source files and the folder that they lie in.
 
@@ -21,7 +25,7 @@ def source_fingerprint(root: Path | None = None) -> tuple[str, Path]:
     root
         The folder that holds the packages; by default the one from which this module was imported.
     """
-    root = Path(__file__).resolve().parents[2] if root is None else root
+    root = RUNNING if root is None else root
     digest = hashlib.sha256()
     for name, path in sorted((path.relative_to(root).as_posix(), path) for path in _sources(root)):
         content = path.read_bytes().replace(b"\r\n", b"\n").replace(b"\r", b"\n")

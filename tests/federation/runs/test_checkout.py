@@ -50,6 +50,7 @@ def run_from(monkeypatch: pytest.MonkeyPatch):
             return source_fingerprint(root or running)
 
         monkeypatch.setattr(checkout, "source_fingerprint", fingerprint)
+        monkeypatch.setattr(checkout, "RUNNING", running)
         monkeypatch.setattr(checkout, "installed_from", lambda: installed)
 
     return set_up
