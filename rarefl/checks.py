@@ -11,7 +11,7 @@ from datasets.federated import FederatedData, federate
 from fairfal_app.config import FairFALConfig
 from federation.client import data_spec
 from federation.errors import RunFolderError
-from federation.runs.folders import DEFAULT_PARENT, absolute_path
+from federation.runs.folders import DEFAULT_PARENT, absolute_path, is_held
 from federation.runs.resume import config_before
 from federation.runs.run_folder import SUMMARY, RunFolder
 from federation.runs.tracking import check_tensorboard
@@ -89,6 +89,10 @@ def _check_folder(path: Path) -> None:
         raise RunFolderError(
             f"output.dir: {path} already holds a finished run. Give another folder, or move that one away; "
             f"to make it longer, use `rarefl run --resume {path}`"
+        )
+    if is_held(path):
+        raise RunFolderError(
+            f"output.dir: another run is writing to {path}; wait for its end, or give another"
         )
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):

@@ -211,7 +211,8 @@ class RunFolder:
     def _leave(self, reason: str) -> None:
         with self._telling:
             if not self.finished:
-                self.write_summary(self.told, "failed", reason)
+                # Stopped, not failed: whoever ends a SuperLink, by Ctrl-C or by accident, can go on.
+                self.write_summary(self.told, "running", reason)
 
     def track(self, config: RunConfig) -> None:
         """Write what the tables hold, and what will come to the folder, as TensorBoard events as well.

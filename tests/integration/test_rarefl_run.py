@@ -18,7 +18,7 @@ MAIN = (
     "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
     "from rarefl.cli import main; main()"
 )
-TINY = ("app=fedraw", "data.clients=2", "train.local-epochs=2", "evaluate.every=1")
+TINY = ("app=fedraw", "data.clients=2", "train.local-epochs=1", "evaluate.every=1")
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def left_behind(environment: dict[str, str]) -> list[psutil.Process]:
 
 
 def test_ctrl_c_leaves_a_run_that_goes_on_to_its_results(environment: dict[str, str], tmp_path: Path) -> None:
-    run = rarefl(("run", *TINY, "train.rounds=40"), environment)
+    run = rarefl(("run", *TINY, "train.rounds=15"), environment)
     assert run.stdout is not None
     lines = []
     for line in run.stdout:
@@ -83,7 +83,10 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_its_results(environment: dict[str, 
 
 def test_a_run_that_fails_says_why_in_one_line(environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run = rarefl(("run", *TINY, "train.rounds=2", "train.lr=1e30", f"output.dir={folder}"), environment)
+    run = rarefl(
+        ("run", *TINY, "train.rounds=2", "train.local-epochs=2", "train.lr=1e30", f"output.dir={folder}"),
+        environment,
+    )
     told, errors = run.communicate()
 
     assert run.returncode == 1, told + errors

@@ -97,3 +97,12 @@ def test_the_data_of_a_sweep_is_checked_for_every_way_of_dealing_it() -> None:
     with pytest.raises(PartitionError, match="imbalance"):
         check_data_of_all([each.config() for each in given])
     check_data_of_all([given[0].config()])
+
+
+def test_a_folder_that_a_run_writes_to_is_refused(tmp_path: Path) -> None:
+    held = RunFolder.create(str(tmp_path / "run"), "fairfal", "digits")
+    config = read_words([f"output.dir={tmp_path / 'run'}"]).config()
+    with pytest.raises(RunFolderError, match="another run is writing to"):
+        check_folder(config)
+    held.release()
+    check_folder(config)
