@@ -92,7 +92,7 @@ def _check_folder(path: Path) -> None:
         )
     if is_held(path):
         raise RunFolderError(
-            f"output.dir: another run is writing to {path}; wait for its end, or give another"
+            f"output.dir: another run is writing to {path}; wait for it, or give another one"
         )
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     if not (there.is_dir() and os.access(there, os.W_OK | os.X_OK)):

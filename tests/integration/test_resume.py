@@ -52,7 +52,8 @@ def project(tmp_path_factory: pytest.TempPathFactory, holds: Path) -> Path:
     for line, place in (
         ('    """Train on the labelled images."""\n', {"label-round": 1, "server-round": 2}),
         (
-            '    """Train the local-only model and answer with gamma_k and d_k, as far as this client has them."""\n',
+            '    """Train the local-only model and answer with gamma_k and d_k, as far as this client has '
+            'them."""\n',
             {"label-round": 2},
         ),
         ('    """Choose images, have them labelled and answer with counts."""\n', {"label-round": 2}),
