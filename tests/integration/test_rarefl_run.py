@@ -84,7 +84,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_its_results(environment: dict[str, 
 def test_a_run_that_fails_says_why_in_one_line(environment: dict[str, str], tmp_path: Path) -> None:
     folder = tmp_path / "run"
     run = rarefl(
-        ("run", *TINY, "train.rounds=2", "train.local-epochs=2", "train.lr=1e30", f"output.dir={folder}"),
+        ("run", *TINY, "train.rounds=2", "train.lr=1e30", f"output.dir={folder}"),
         environment,
     )
     told, errors = run.communicate()
